@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from seatrial.core.paths import CampaignPaths
 from tests.csv_files import rows_of
@@ -18,7 +20,15 @@ from tests.processes import carrying
 # As in an activated environment: `python` and `torchrun` in a swept command are those of this one.
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
-WITHOUT_MLFLOW = Path(__file__).parent / "without_mlflow"
+
+def skip_without(*packages: str) -> None:
+    """Skip where one of them is not installed. It is not imported for that: only other processes need it, and it takes seconds."""
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed", allow_module_level=True)
+
+
+LIGHT_DEEPSPEED = Path(__file__).parent / "light_deepspeed"
 """For the PYTHONPATH of DeepSpeed."""
 
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.end_to_end.conftest import SCRIPTS
-from tests.harness import ENVIRONMENT, WITHOUT_MLFLOW, Harness
+from tests.harness import ENVIRONMENT, LIGHT_DEEPSPEED, Harness
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -30,8 +30,8 @@ output: out
 
 
 @pytest.fixture(autouse=True)
-def without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(WITHOUT_MLFLOW))
+def light_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(LIGHT_DEEPSPEED))
 
 
 def launcher_of(harness: Harness) -> psutil.Process:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import statistics
+
 import pytest
 
 from tests.end_to_end.conftest import SCRIPTS
 from tests.harness import Harness
+from tests.workloads.ranks import column, events
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -23,12 +27,14 @@ output: out
 TINY = """
 name: tiny
 workload: tiny_lm
-settings: {d_model: 32, seq_len: 32, n_layers: 1, num_workers: 0}
-launcher: python
-place: {kind: local, ranks: 1}
-axes: {micro_batch: [4]}
+settings: {device: cpu, seq_len: 64, log_every: 20}
+env: {OMP_NUM_THREADS: 1}
+launcher: torchrun
+place: {kind: local, ranks: 2}
+timing: {eta_mode: global_max}
+axes: {micro_batch: [8]}
 repeats: 1
-steps: 20
+steps: 60
 output: out
 """
 
@@ -40,7 +46,24 @@ def test_crash_of_one_rank_names_the_exception(harness: Harness) -> None:
     assert "requested crash of rank 1" in row["detail"] and "requested crash of rank 1" in text
 
 
-def test_tiny_lm_is_measured(harness: Harness) -> None:
+def test_two_ranks_of_tiny_lm_train_together_and_are_measured(harness: Harness) -> None:
     harness.run("run", str(harness.plan(TINY)))
     (row,) = harness.manifest()
     assert row["precision_mode_effective"] == "fp32" and float(row["wall_tokens_per_sec"]) > 0
+    attempt = harness.out.run(row["run"]).attempt(1)
+    for rank in (0, 1):
+        assert column(attempt.folder, "step", rank) == list(range(60))
+        losses = column(attempt.folder, "loss", rank)
+        assert statistics.mean(losses[-5:]) < 0.6 * losses[0]
+        (start,) = events(attempt.folder, "start", rank)
+        assert (start["launched_by"], start["world_size"]) == ("torchrun", 2)
+        assert len(events(attempt.folder, "stop", rank)) == 1
+        assert [span["name"] for span in events(attempt.folder, "span", rank)] == ["process_group", "model", "data", "data"]
+    assert column(attempt.folder, "loss", 0) != column(attempt.folder, "loss", 1), "each rank has its own text"
+    output = attempt.launcher_log.read_text()
+    assert output.count("Step 59: Loss") == 1, "only rank 0 logs it"
+    assert "destroy_process_group" not in output
+    assert set(re.findall(r"TimingRank step=(\d+) rank=(\d+) ", attempt.train_log.read_text())) == {
+        (str(step), rank) for step in (0, 20, 40, 59) for rank in "01"
+    }
+    assert "TimingETA step=59 remain_steps=0 eta_sec=0.0 eta_hms=00:00:00 mode=global_max" in output

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import ENVIRONMENT, Harness
+from tests.harness import ENVIRONMENT, Harness, skip_without
 from tests.waiting import TIMEOUT_S, wait_until
 
-pytest.importorskip("tensorboard")
-pytest.importorskip("mlflow")
+skip_without("tensorboard", "mlflow")
 
 PLAN = """
 name: tracked

@@ -12,7 +12,7 @@ import pytest
 from seatrial.core.paths import RunPaths
 from tests.end_to_end.test_training_goes_on import KILLED_AFTER_CHECKPOINT, losses
 from tests.faults.campaigns import only_attempt, outcome
-from tests.harness import WITHOUT_MLFLOW, Harness
+from tests.harness import LIGHT_DEEPSPEED, Harness
 
 pytestmark = [
     pytest.mark.torch,
@@ -57,7 +57,7 @@ settings:
 launcher: {"torchrun" if engine == "ddp" else engine}
 place: {{kind: local, ranks: {ranks}}}
 steps: 16
-env: {{OMP_NUM_THREADS: 1, PYTHONPATH: "{KILLED_AFTER_CHECKPOINT}:{WITHOUT_MLFLOW}"}}
+env: {{OMP_NUM_THREADS: 1, PYTHONPATH: "{KILLED_AFTER_CHECKPOINT}:{LIGHT_DEEPSPEED}"}}
 telemetry: {{gpu_s: null, host_s: null}}
 limits: {{soft_s: 3, term_s: 3}}
 output: out

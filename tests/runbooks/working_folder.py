@@ -16,7 +16,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.harness import WITHOUT_MLFLOW
+from tests.harness import LIGHT_DEEPSPEED
 from tests.runbooks.blocks import ROOT, RUNBOOK
 
 STAND_INS = Path(__file__).parent / "stand_ins"
@@ -62,7 +62,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PATH": f"{STAND_INS}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "STAND_IN_CONDA_ENVS": CONDA_ENV,
         "SEATRIAL_FALLBACK_DIR": str(folder / "fallback"),
-        "PYTHONPATH": str(WITHOUT_MLFLOW),
+        "PYTHONPATH": str(LIGHT_DEEPSPEED),
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "200",
         # A missing weight folder must be an error, not half a minute of requests to a hub.

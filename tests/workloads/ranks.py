@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.harness import LIGHT_DEEPSPEED
+
 LONGEST_S = 280
 
 
@@ -44,7 +46,8 @@ def run_module(arguments: list[str], world_size: int = 1, **variables: str) -> F
 
 def rank_environment(rank: int, world_size: int) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SEATRIAL_", "TORCHELASTIC_"))}
-    return {**inherited, "RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
+    own = {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
+    return {**inherited, **own, "PYTHONPATH": f"{LIGHT_DEEPSPEED}:{os.environ.get('PYTHONPATH', '')}"}
 
 
 def events(run_dir: Path, kind: str, rank: int = 0) -> list[dict[str, Any]]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.workloads.lightning_job import SCRIPT_STEPS
+from tests.harness import skip_without
 from tests.workloads.ranks import events
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 torch = pytest.importorskip("torch")
-pytest.importorskip("lightning")
-JOB = Path(__file__).parent / "lightning_job.py"
+skip_without("lightning")
 
 
 @pytest.fixture
@@ -133,20 +129,3 @@ def test_without_a_folder_it_is_silent(fit: Any, tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("SEATRIAL_RUN_DIR", raising=False)
     assert fit(run_dir=None).global_step == 6
     assert list(tmp_path.rglob("events_rank*")) == []
-
-
-def test_ranks_started_by_lightning_are_identified(tmp_path: Path) -> None:
-    """With the older name of the package, so that both are tested."""
-    pytest.importorskip("pytorch_lightning")
-    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
-    subprocess.run(
-        [sys.executable, str(JOB), "--package", "pytorch_lightning", "--strategy", "ddp", "--devices", "2"],
-        check=True,
-        cwd=tmp_path,
-        timeout=200,
-        env={**environment, "SEATRIAL_RUN_DIR": str(tmp_path / "run"), "OMP_NUM_THREADS": "1"},
-    )
-    for rank in range(2):
-        (start,) = events(tmp_path / "run", "start", rank)
-        assert (start["world_size"], start["local_rank"], start["gpu"]) == (2, rank, None)
-        assert len(events(tmp_path / "run", "step", rank)) == SCRIPT_STEPS

@@ -94,8 +94,8 @@ class Follower:
                     read_m = now_m
                     self._offsets_s.update(clock_offsets(agent.nodes()))
                     self._update(now_m - launched_m, now_m)
-                    if self._log is not None:
-                        self._log.read()
+                if self._log is not None:
+                    self._log.read()
                 if self._is_newly_stopped():
                     # Whether its ranks can halt together, and at which step, depends on what they are doing now.
                     self._update(now_m - launched_m, now_m)

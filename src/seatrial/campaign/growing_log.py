@@ -1,8 +1,9 @@
-"""The log of a run, searched for its cause while it grows: at the end little is left to read, however long the log is.
+"""The log of a run, searched while it grows: at the end little is left to read, however long the log is.
 
-In: launcher.log of an attempt, a few blocks each turn. Out: the `Diagnosis` of the whole log. Blocks begin where those of one pass begin,
-so that it makes no difference when they are read. A log that cannot be followed is read in one pass at the end: one that was truncated or
-replaced, one with a part in the fallback folder, and those of several hosts, whose lines are in order only once all of them are there.
+In: launcher.log of an attempt, a few blocks each turn. Out: the `Diagnosis` of the whole log, and a `LineIndex` of the lines by which the
+run is measured. Blocks begin where those of one pass begin, so that it makes no difference when they are read. A log that cannot be
+followed is read in one pass at the end: one that was truncated or replaced, one with a part in the fallback folder, and those of several
+hosts, whose lines are in order only once all of them are there.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from seatrial.collect.attempt_files import host_folders, read_nodes
+from seatrial.collect.bounded_lines import LineIndex, LineIndexer
 from seatrial.collect.diagnosis import LogReader
-from seatrial.collect.launcher_log import BLOCK_BYTES, LONGEST_TEXT_BYTES, all_lines
+from seatrial.collect.launcher_log import BLOCK_BYTES, LARGEST_LOG_BYTES, LONGEST_TEXT_BYTES, all_lines
+from seatrial.collect.log_evidence import HEAD
+from seatrial.collect.script_header import HEADER_KEYWORDS
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file
 from seatrial.core.log_header import HeaderBlanker
+from seatrial.core.log_lines import KEYWORDS
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.outcome import Diagnosis
+from seatrial.records.signatures.harmless import HARMLESS_KEYWORDS
 
-LONGEST_TURN_CPU_S = 0.2
-"""Of one turn a second: a tenth of this is enough for a script that prints a megabyte a second."""
+LONGEST_TURN_CPU_S = 0.06
+"""Of five turns a second: a tenth of this is enough for a script that prints a megabyte a second."""
+INDEXED_KEYWORDS = tuple(dict.fromkeys((*KEYWORDS, *HEADER_KEYWORDS, HEAD.encode(), *HARMLESS_KEYWORDS)))
 REMEMBERED_BYTES = 256
 """Before the place where the next block begins: another text there means that it is another log."""
 RUNNER_LINE = b"--world_info="
@@ -35,6 +42,7 @@ class GrowingLog:
     def __init__(self, attempt: AttemptPaths, cpu_clock: Callable[[], float] = time.thread_time) -> None:
         self._attempt, self._log, self._cpu_clock = attempt, attempt.launcher_log, cpu_clock
         self._reader, self._header = LogReader(), HeaderBlanker()
+        self._indexer = LineIndexer(INDEXED_KEYWORDS, LARGEST_LOG_BYTES // 2)
         self._file: tuple[int, int] | None = None
         self._offset, self._before, self._rest = 0, b"", b""
         self._is_alone: bool | None = None
@@ -55,17 +63,21 @@ class GrowingLog:
         self._finish()
         return self._has_runner_line
 
+    def line_index(self) -> LineIndex | None:
+        """Of launcher.log, once the run is over; None where it was not followed to its end."""
+        return self._indexer.index(self._file, self._offset) if self._is_whole and self._file and not self._is_lost else None
+
     def _finish(self) -> None:
         if self._is_whole:
             return
         self._is_whole = True
         followed = self._offset > 0
         if not followed or fallback_entry(self._log) is not None or not self._follow(lambda size: self._offset < size):
-            self._reader, self._has_runner_line = LogReader(), True
+            self._reader, self._has_runner_line, self._is_lost = LogReader(), True, True
             for file, line in all_lines(self._attempt):
                 self._reader.feed(line, source=file)
         elif self._rest:
-            self._feed(self._rest)
+            self._feed(self._rest, self._offset)
 
     def _follow(self, goes_on: Callable[[int], bool]) -> bool:
         """Whether the log could be followed so far."""
@@ -103,13 +115,17 @@ class GrowingLog:
         self._before = (self._before + block)[-REMEMBERED_BYTES:]
         whole, newline, begun = block.rpartition(b"\n")
         if newline:
-            self._feed(self._rest + whole)
+            self._feed(self._rest + whole + newline, self._offset - len(begun))
             self._rest = begun
         else:
+            # Where its lines begin is not known any more.
+            self._indexer.is_usable = False
             self._rest = (self._rest + begun)[-LONGEST_TEXT_BYTES:]
 
-    def _feed(self, text: bytes) -> None:
+    def _feed(self, text: bytes, end: int) -> None:
+        """Whole lines that end at this offset."""
+        self._indexer.add(text, end - len(text))
         self._has_runner_line = self._has_runner_line or RUNNER_LINE in text
         name = str(self._log.relative_to(self._attempt.folder))
-        for line in text.decode("utf-8", errors="replace").split("\n"):
+        for line in text.removesuffix(b"\n").decode("utf-8", errors="replace").split("\n"):
             self._reader.feed(self._header.blank(line), source=name)

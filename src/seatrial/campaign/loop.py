@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.jobs import Flight, JobLoop
 from seatrial.campaign.lock import hold_lock
@@ -293,6 +294,7 @@ class _Campaign:
                 **_eta_fields(run_left, campaign_left),
             )
 
+        log = GrowingLog(attempt)
         try:
             outcome = run_one(
                 spec,
@@ -303,6 +305,7 @@ class _Campaign:
                 self.plan_hash,
                 server=self.server,
                 hosts=self.hosts,
+                log=log,
             )
         except OSError:
             # Nothing of it is on disk, so there was no attempt.
@@ -310,13 +313,13 @@ class _Campaign:
                 attempt.resume.unlink(missing_ok=True)
                 attempt.folder.rmdir()
             raise
-        self._ended(spec, attempt, outcome)
+        self._ended(spec, attempt, outcome, log)
         return outcome
 
-    def _ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
+    def _ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome, log: GrowingLog | None = None) -> None:
         how = outcome.outcome
         self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
-        self.listener.ended(spec, outcome, self.recorder.record(attempt))
+        self.listener.ended(spec, outcome, self.recorder.record(attempt, log.line_index() if log else None))
 
     def _publish(self, **changes: object) -> None:
         self._state = replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]

@@ -60,9 +60,10 @@ def run_one(
     *,
     server: PernodeServer | None = None,
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
+    log: GrowingLog | None = None,
 ) -> RunOutcome:
-    """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name."""
-    outcome = run_to_outcome(spec, attempt, interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts)
+    """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name, `log` reads its log."""
+    outcome = run_to_outcome(spec, attempt, interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts, log=log)
     return close_attempt(attempt, outcome)
 
 
@@ -76,9 +77,10 @@ def run_to_outcome(
     *,
     server: PernodeServer | None = None,
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
+    log: GrowingLog | None = None,
 ) -> RunOutcome:
     """The same without writing the outcome."""
-    started_t, log = time.time(), GrowingLog(attempt)
+    started_t, log = time.time(), log or GrowingLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
             allocation = replace(allocated.allocation, resume_from=_resume_from(attempt))

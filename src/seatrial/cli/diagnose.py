@@ -124,6 +124,8 @@ def _headline(report: LogReport) -> str:
     if found.traceback_at_end:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed"
+    if report.exit_code is not None and found.cause is Cause.UNKNOWN:
+        return f"exited 0, but {found.detail}"
     if report.exit_code is not None:
         return "exited 0, and the log shows signs of a failure"
     if found.cause is not Cause.UNKNOWN:

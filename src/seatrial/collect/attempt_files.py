@@ -1,7 +1,7 @@
 """Files of an attempt, any of which may be missing, truncated, huge or damaged.
 
-In: paths. Out: lines and blocks read within bounds of memory; JSON records that passed their checks, or the reason they cannot be used;
-the folders of the attempt's hosts; files merged back after a disk failure.
+In: paths. Out: JSON records that passed their checks, or the reason they cannot be used; the folders of the attempt's hosts; files merged
+back after a disk failure.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from seatrial.core import files
 from seatrial.core.checkpoints import find_checkpoints
 from seatrial.core.fallback import Recovered, merge_fallback
-from seatrial.core.files import open_file
 from seatrial.core.paths import ATTEMPT_NAME, AttemptPaths, RunPaths
-from seatrial.core.text import MIB
 from seatrial.records.caution import Caution
 from seatrial.records.codec import from_json, from_json_or_none, to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
@@ -28,80 +26,8 @@ from seatrial.records.outcome import Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.telemetry import TelemetryAccount
 
-LONGEST_LINE_BYTES = 64 << 10
-"""Of JSON lines and tracebacks; what is longer is neither."""
 LAST_LINES = 50
 """Of a rank's events: its last steps are among them."""
-
-
-class LinePiece(NamedTuple):
-    """One line, or the first part of a very long one."""
-
-    start: int
-    """Offset of its first byte."""
-    text: bytes
-    """With its newline, where it has one."""
-    part: int
-    """0 for the head of the file, 1 for its end, where the middle was not read."""
-    begins: bool
-    """Whether a line begins with it."""
-
-
-def skipped_bytes(path: Path, max_bytes: int) -> int:
-    """How much of the file `bounded_lines` leaves out; OSError for anything but a regular file."""
-    with open_file(path) as source:
-        return max(0, os.fstat(source.fileno()).st_size - max_bytes)
-
-
-def bounded_lines(path: Path, max_bytes: int, longest: int = MIB) -> Iterator[LinePiece]:
-    """Every line; of a file larger than `max_bytes`, the whole lines in the first and the last half of that size."""
-    with open_file(path) as source:
-        size = os.fstat(source.fileno()).st_size
-        ranges = [(0, size)] if size <= max_bytes else [(0, max_bytes // 2), (size - max_bytes // 2, size)]
-        for part, (start, end) in enumerate(ranges):
-            yield from _lines_between(source, part, start, end, longest, is_cut=end < size)
-
-
-def lines_with(path: Path, max_bytes: int, keywords: Sequence[bytes]) -> Iterator[LinePiece]:
-    """Of the lines that `bounded_lines` gives, those with one of the keywords, several times as fast."""
-    with open_file(path) as source:
-        size = os.fstat(source.fileno()).st_size
-        ranges = [(0, size)] if size <= max_bytes else [(0, max_bytes // 2), (size - max_bytes // 2, size)]
-        for part, (start, end) in enumerate(ranges):
-            at, begins = source.seek(start), start == 0
-            if not begins:
-                at, begins = at + len(source.readline()), True
-            for block in line_blocks(source, end, MIB):
-                # A line that goes on in the part that is left out is none.
-                whole = block if at + len(block) <= end or end == size else block[: block.rfind(b"\n", 0, end - at) + 1]
-                yield from _pieces_with(whole, at, part, begins, keywords)
-                at, begins = at + len(block), block.endswith(b"\n")
-
-
-def _pieces_with(block: bytes, at: int, part: int, begins: bool, keywords: Sequence[bytes]) -> Iterator[LinePiece]:
-    found: set[tuple[int, int]] = set()
-    for keyword in keywords:
-        position = block.find(keyword)
-        while position >= 0:
-            end = block.find(b"\n", position) + 1 or len(block)
-            found.add((block.rfind(b"\n", 0, position) + 1, end))
-            position = block.find(keyword, end)
-    yield from (LinePiece(at + start, block[start:end], part, begins or start > 0) for start, end in sorted(found))
-
-
-def _lines_between(source: BinaryIO, part: int, start: int, end: int, longest: int, *, is_cut: bool) -> Iterator[LinePiece]:
-    at, begins, skipping = source.seek(start), start == 0, start > 0
-    while at < end and (text := source.readline(min(longest, end - at) if is_cut else longest)):
-        is_whole = text.endswith(b"\n")
-        if not skipping and (is_whole or len(text) == longest or not is_cut):
-            yield LinePiece(at, text, part, begins)
-        at, begins, skipping = at + len(text), is_whole, skipping and not is_whole
-
-
-def line_blocks(source: BinaryIO, end: int, block_bytes: int) -> Iterator[bytes]:
-    """Blocks from the current position to `end`, each extended to the end of its last line (up to LONGEST_LINE_BYTES)."""
-    while (left := end - source.tell()) > 0 and (block := source.read(min(block_bytes, left))):
-        yield block if block.endswith(b"\n") else block + source.readline(LONGEST_LINE_BYTES)
 
 
 def longest_non_decreasing(values: Sequence[float]) -> list[int]:

@@ -82,6 +82,10 @@ class LogReader:
             last_step=last.step,
         )
 
+    def unfinished(self) -> tuple[int, int] | None:
+        """How far the progress bar that the lines end with is, and its length, where it is not full."""
+        return self._end.unfinished()
+
     def failure(self, exit_code: int | None = None) -> Diagnosis:
         """The cause that the lines show, else the one that the exit code shows, of a run that is known to have failed."""
         return self._cause(exit_code) or self._unexplained_end(exit_code)

@@ -20,16 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.collect.attempt_files import (
-    HostFolder,
-    LinePiece,
-    bounded_lines,
-    host_folders,
-    lines_with,
-    longest_non_decreasing,
-    read_nodes,
-    skipped_bytes,
-)
+from seatrial.collect.attempt_files import HostFolder, host_folders, longest_non_decreasing, read_nodes
+from seatrial.collect.bounded_lines import LineIndex, LinePiece, bounded_lines, lines_with, skipped_bytes
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file, tail_lines
 from seatrial.core.log_header import HeaderBlanker, find_header
@@ -150,23 +142,26 @@ class LogText:
     """Why the log could not be read, where there is one."""
 
 
-def read_log(log: Path, arrivals: Path, keywords: Sequence[bytes] = ()) -> LogText:
-    """Every line, or those that hold one of `keywords`. Of a log beyond LARGEST_LOG_BYTES only the head and the end are read."""
+def read_log(log: Path, arrivals: Path, keywords: Sequence[bytes] = (), index: LineIndex | None = None) -> LogText:
+    """Every line, or those that hold one of `keywords`, by the `index` if there is one. Of a log beyond LARGEST_LOG_BYTES only the head and
+    the end are read."""
     arrived = read_arrivals(arrivals)
     try:
         left_out = skipped_bytes(log, LARGEST_LOG_BYTES)
-        return LogText(lines=list(stamped_lines(log, arrived.rows, keywords)), arrivals=arrived, left_out_bytes=left_out)
+        return LogText(lines=list(stamped_lines(log, arrived.rows, keywords, index)), arrivals=arrived, left_out_bytes=left_out)
     except FileNotFoundError:
         return LogText(lines=[], arrivals=arrived)
     except OSError as error:
         return LogText(lines=[], arrivals=arrived, problem=error.strerror or "cannot be read")
 
 
-def stamped_lines(log: Path, arrivals: Sequence[Arrival], keywords: Sequence[bytes] = ()) -> Iterator[StampedLine]:
+def stamped_lines(
+    log: Path, arrivals: Sequence[Arrival], keywords: Sequence[bytes] = (), index: LineIndex | None = None
+) -> Iterator[StampedLine]:
     """Lines with their rank and the arrival of their last byte. A carriage return ends a line too; what follows keeps the rank."""
     clock, header = _ArrivalClock(arrivals), find_header(log)
     rank: int | None = None
-    for piece in lines_with(log, LARGEST_LOG_BYTES, keywords) if keywords else bounded_lines(log, LARGEST_LOG_BYTES):
+    for piece in lines_with(log, LARGEST_LOG_BYTES, keywords, index) if keywords else bounded_lines(log, LARGEST_LOG_BYTES):
         if piece.start < header.num_bytes:
             continue
         for start, text, begins in _split_returns(piece):
@@ -204,7 +199,8 @@ class _ArrivalClock:
 
 
 # `[rank3]: ` is ours and torch's, `[host node2]: ` ours for one of many hosts, `[default3]:` torchrun's, `[1,3]<stderr>:` mpirun's, `3: `
-# that of `srun --label`, a time with its zone that of `kubectl logs --timestamps`; vLLM puts process, time and place before every line.
+# that of `srun --label`, a time with its zone that of `kubectl logs --timestamps`, `(TrainWorker pid=7, ip=10.0.0.1) ` Ray's; vLLM puts
+# process, time and place before every line.
 PREFIXES = re.compile(
     r"\[rank\d{1,9}\]: ?"
     r"|\[host [^\]\s]{1,255}\]: ?"
@@ -212,6 +208,7 @@ PREFIXES = re.compile(
     r"|\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?"
     r"| {0,3}\d{1,6}: "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?"
+    r"|\(\w{1,80} pid=\d{1,9}(?:, ip=[\w.:]{1,45})?\) (?!(?:ERROR|INFO|WARNING) \d\d-\d\d )"
     r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
 HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")

@@ -51,7 +51,7 @@ AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?
 # Causes of which a shell or a scheduler prints that a process is gone: no noise, though other ranks may have made it end.
 PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
 # After these no training goes on, whatever the script prints: it may catch them, say that training is over and exit with 0.
-TRAINING_STOPPED = (*PROCESS_ENDED, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
+TRAINING_STOPPED = (*PROCESS_ENDED, Cause.COLLECTIVE_TIMEOUT, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
 
 
 # Causes of a program that did not begin to run: a later stage's, where training is over.
@@ -60,6 +60,8 @@ ENDED_BY_SIGNAL = re.compile(r": line \d+: +\d+ (?:Terminated|Hangup|Aborted)\b"
 EPOCH = re.compile(r"\bepoch\b[^\w,]{0,6}(\d{1,9})\b.{0,40}\bloss\b", re.IGNORECASE)
 # Bars of things that come after a training, where nobody knows their length.
 AFTER_TRAINING = re.compile(r"^\W{0,3}(?:eval|valid|test|predict|generat|sampl|upload|download|sav|map|filter|tokeniz)", re.IGNORECASE)
+# Megatron's.
+ITERATION = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12}) \|")
 # Steps that began anew, instead of the length of a bar.
 BEGUN = "steps"
 STEPS_BEGUN = 2
@@ -84,7 +86,8 @@ class LogEnd:
         """After how many lines it was looked for, and where it is."""
 
     def outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
-        if self.is_interrupted() and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
+        interrupted = self.is_interrupted() if exit_code else self._is_cut_by_interrupt()
+        if interrupted and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
             return Outcome.INTERRUPTED
         if exit_code or not all(report.is_passed for report in self._scan.reports.values()):
             return Outcome.FAILED
@@ -148,6 +151,24 @@ class LogEnd:
         if last is None or (last[1].isdecimal() and int(last[0]) >= int(last[1])):
             return False
         return len(drawn[last[1]]) >= (STEPS_BEGUN if last[1] == BEGUN else STEPS_OF_OTHERS)
+
+    def unfinished(self) -> tuple[int, int] | None:
+        """How far the training is by the progress bar, or lines like it, that the log ends with, and its length; None for a full one, and
+        where other lines came after it."""
+        drawn: list[tuple[int, int]] = []
+        for _, source, _, line in reversed(self._scan.tail):
+            if source != self._scan.tail[-1][1]:
+                continue
+            text = self._scan.splitter.split(strip_colours(line)).text
+            iteration = ITERATION.search(text)
+            bar = (iteration[1], iteration[2]) if iteration else progress(text)
+            if bar is not None and bar[1]:
+                drawn.append((int(bar[0]), int(bar[1])))
+            elif not drawn and self._shows_life(text) and not is_step(text):
+                return None
+        if not drawn or drawn[0][0] >= drawn[0][1]:
+            return None
+        return drawn[0] if len({done for done, total in drawn if total == drawn[0][1]}) >= STEPS_OF_OTHERS else None
 
     def _ends_with(self, evidence: LogEvidence | None) -> bool:
         """Whether it is the last that its process printed, and the job was not started again."""
@@ -239,7 +260,7 @@ class LogEnd:
         return max(progress, self._num_steps_after(evidence)) >= STEPS_TOGETHER
 
     def is_cut(self) -> bool:
-        return self.is_interrupted() or self._ends_with(self._scan.terminated) or self.open_traceback() is not None
+        return self._is_cut_by_interrupt() or self._ends_with(self._scan.terminated) or self.open_traceback() is not None
 
     def _error_at_end(self) -> bool:
         lines = (self._scan.splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._scan.tail))
@@ -284,3 +305,9 @@ class LogEnd:
     def is_interrupted(self) -> bool:
         interrupt = self._scan.interrupt
         return interrupt is not None and self._is_last(interrupt) and self._num_steps_after(interrupt) < STEPS_OF_OTHERS
+
+    def _is_cut_by_interrupt(self) -> bool:
+        """Not by that of a worker (a data loader's, say) which was still there when a line had said that training is over."""
+        interrupt, good_at = self._scan.interrupt, self.good_end_at
+        was_over = interrupt is not None and good_at is not None and good_at < interrupt.at and not interrupt.is_uncaught
+        return self.is_interrupted() and not was_over

@@ -90,13 +90,17 @@ FAILED_BY_LAUNCHER = re.compile(
 LAST_ERROR = "Last error:"
 # What is printed when training is over and all went well: a sentence of its own, behind a logger's prefix at most, and not about an epoch.
 GOOD_END = re.compile(
-    r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+    r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^\[after training is done\]"
+    r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
     r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
 )
 # A script that says how its program ended.
 BAD_STATUS = re.compile(
     r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?[1-9]"
-    r"|\b(?:finished|ended|completed?|done) with errors\b|^\W{0,5}\w+ (?:finished|ended|complete|done)\W{1,4}FAILED\b",
+    r"|\b(?:finished|ended|completed?|done) with (?:errors\b|[1-9]\d{0,8} (?:failed|failures?|errors?)\b)"
+    r"|^\W{0,5}\w+ (?:finished|ended|complete|done)\W{1,4}FAILED\b"
+    r"|\b(?:training|job|run|trial|experiment)\b[^.]{0,60}\b(?<!\b0 )(?<!\bno )"
+    r"(?:failed|aborted|crashed|diverged|did ?n[o']t (?:complete|finish|converge))\b",
     re.IGNORECASE,
 )
 # Where a line begins within a line: at a carriage return, or with another rank's prefix behind a line that was not ended. Not behind
@@ -116,6 +120,8 @@ PROGRESS_BAR = re.compile(
 # The first frame of a traceback from the top of a program.
 TOP_OF_PROGRAM = re.compile(r", in (?:<module>|_run_module_as_main)\s*$")
 INTERRUPT = "KeyboardInterrupt"
+# Of Lightning, which then ends in good order.
+CAUGHT_INTERRUPT = re.compile(r"^(?:\W{0,5}|.{0,60} )Detected KeyboardInterrupt\b")
 # torchrun's own exception when it is sent TERM, as by a scheduler.
 TERMINATED = "SignalException"
 
@@ -277,11 +283,12 @@ class LogScan:
         sign = self.search.sign(text)
         noise = NOISE.search(text) is not None
         excerpt = (*(raised or ()), text)
+        if noise and CAUGHT_INTERRUPT.search(text):
+            self._note_interrupt(self.evidence(source, prefix, text, None, given_rank, excerpt), of_program=True)
         if raised is not None and noise:
             if text.startswith(INTERRUPT):
-                if self.interrupt is None or (self.steps and self.steps[-1][0] > self.interrupt.at):
-                    self.interrupted_at = self.at
-                self.interrupt = self.evidence(source, prefix, text, None, given_rank, excerpt)
+                found = self.evidence(source, prefix, text, None, given_rank, excerpt)
+                self._note_interrupt(found, of_program=TOP_OF_PROGRAM.search(own.first_frame) is not None)
             elif TERMINATED in text:
                 self.terminated = self.evidence(source, prefix, text, None, given_rank, excerpt)
             raised = None
@@ -293,6 +300,14 @@ class LogScan:
         self.num_errors += 1
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
+
+    def _note_interrupt(self, found: LogEvidence, *, of_program: bool) -> None:
+        """`of_program`: not only of a worker, whose traceback may also come after that of the program."""
+        if self.interrupt is None or (self.steps and self.steps[-1][0] > self.interrupt.at):
+            self.interrupted_at = self.at
+        elif self.interrupt.is_uncaught:
+            of_program = True
+        found.is_uncaught, self.interrupt = of_program, found
 
     def evidence(
         self, source: str, prefix: str, text: str, sign: Signature | None, given_rank: int | None, excerpt: tuple[str, ...] = ()

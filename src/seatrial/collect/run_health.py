@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from seatrial.collect.attempt_files import host_folders, line_blocks, read_environment
+from seatrial.collect.attempt_files import host_folders, read_environment
+from seatrial.collect.bounded_lines import LineIndex, line_blocks
 from seatrial.collect.events import is_stopped, was_halted
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, num_finished_ranks
 from seatrial.collect.log_evidence import HEAD
@@ -42,24 +43,26 @@ from seatrial.records.signatures.debug_settings import (
     option_name,
     setting_switch,
 )
-from seatrial.records.signatures.harmless import HARMLESS, count_harmless
+from seatrial.records.signatures.harmless import HARMLESS, HARMLESS_KEYWORDS, count_harmless
 from seatrial.records.signatures.registry import Signature, slow_signs
 
 TRACEBACK = HEAD.encode()
+HEALTH_KEYWORDS = (TRACEBACK, *HARMLESS_KEYWORDS)
 BLOCK_BYTES = 4 * MIB
 Effective = Mapping[str, tuple[Scalar, Scalar, str]]
 """Setting → (requested, effective, reason)."""
 NOTHING: Effective = {}
 
 
-def read_health(attempt: Attempt, world_size: int) -> RunHealth:
-    """Health by the attempt's output and event files; a log that cannot be read counts as empty."""
+def read_health(attempt: Attempt, world_size: int, index: LineIndex | None = None) -> RunHealth:
+    """Health by the attempt's output, with the `index` of one of its logs, and its event files; a log that cannot be read counts as
+    empty."""
     paths = AttemptPaths(Path(attempt.folder))
     events = paths.all_events()
     harmless: Counter[str] = Counter()
     tracebacks = 0
     logs = [folder.paths.launcher_log for folder in host_folders(paths, attempt.nodes)]
-    for block in (block for log in logs for block in _blocks(log)):
+    for block in (block for log in logs for block in _blocks(log, index)):
         tracebacks += block.count(TRACEBACK)
         harmless.update(count_harmless(block))
     return RunHealth(
@@ -71,13 +74,15 @@ def read_health(attempt: Attempt, world_size: int) -> RunHealth:
     )
 
 
-def _blocks(log: Path) -> Iterator[bytes]:
-    """The head and the end of the log, in blocks of whole lines."""
+def _blocks(log: Path, index: LineIndex | None) -> Iterator[bytes]:
+    """The head and the end of the log, in blocks of whole lines; with its index only those that matter."""
     with contextlib.suppress(OSError), open_file(log) as source:
         size, half = os.fstat(source.fileno()).st_size, LARGEST_LOG_BYTES // 2
+        index = index if index is not None and index.serves(source, HEALTH_KEYWORDS) else None
         for start, end in [(0, size)] if size <= LARGEST_LOG_BYTES else [(0, half), (size - half, size)]:
-            source.seek(start)
-            yield from line_blocks(source, end, BLOCK_BYTES)
+            for first, last in index.within(start, end) if index is not None else [(start, end)]:
+                source.seek(first)
+                yield from line_blocks(source, last, BLOCK_BYTES)
 
 
 def _num_finished(attempt: Attempt, logs: Sequence[Path], events: Sequence[Path], world_size: int) -> int | None:

@@ -22,6 +22,7 @@ from pathlib import Path
 import polars as pl
 
 from seatrial.collect.attempt_files import read_record
+from seatrial.collect.bounded_lines import LineIndex
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
 from seatrial.collect.events import (
     read_broken_startup,
@@ -70,6 +71,8 @@ class ReadAhead:
 
     events: Mapping[Path, pl.DataFrame] = field(default_factory=dict)
     samples: Mapping[Path, Samples] = field(default_factory=dict)
+    log_index: LineIndex | None = None
+    """Of launcher.log, where it was followed as it grew."""
 
 
 NOTHING = ReadAhead()
@@ -114,26 +117,26 @@ def _read_small(path: Path) -> bytes:
     return b""
 
 
-def read_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = None) -> StepTables:
-    """The attempt's step tables, possibly empty; `ahead` are tables of event files that were read already."""
+def read_steps(attempt: Attempt, ahead: ReadAhead = NOTHING) -> StepTables:
+    """The attempt's step tables, possibly empty; `ahead` is what was read already."""
     tables = _read_tables(attempt, ahead)
     signs = read_slow_signs(attempt, tables.effective)
     debug = read_debug_settings(attempt, tables.effective)
     return replace(
         tables,
         cautions=tuple(replace(caution, subject=attempt.spec.run) for caution in tables.cautions),
-        health=read_health(attempt, tables.world_size),
+        health=read_health(attempt, tables.world_size, ahead.log_index),
         slow_signs=signs,
         debug=(*debug, *debug_of_signs(signs, debug)),
     )
 
 
-def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) -> StepTables:
-    tables, cautions = read_event_steps(attempt, ahead)
+def _read_tables(attempt: Attempt, ahead: ReadAhead) -> StepTables:
+    tables, cautions = read_event_steps(attempt, ahead.events)
     if tables is not None:
-        return _with_printed_work(tables, attempt)
+        return _with_printed_work(tables, attempt, ahead.log_index)
     if attempt.spec.workload.reads != "none":
-        tables = read_log_steps(attempt)
+        tables = read_log_steps(attempt, ahead.log_index)
     cautions = (*cautions, *_missing_events(attempt), *(tables.cautions if tables else ()))
     if tables is None or tables.source == "whole":
         advice = Caution(kind="whole_run_only", text=_no_steps_advice(attempt))
@@ -141,7 +144,7 @@ def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) ->
     return _with_other_events(replace(tables, cautions=cautions), attempt)
 
 
-def _with_printed_work(tables: StepTables, attempt: Attempt) -> StepTables:
+def _with_printed_work(tables: StepTables, attempt: Attempt, index: LineIndex | None) -> StepTables:
     """Events of a script that reports neither samples nor tokens, with those that it prints about itself."""
     workload, steps = attempt.spec.workload, tables.steps
     typed = (workload.samples_per_step, workload.tokens_per_step)
@@ -149,7 +152,7 @@ def _with_printed_work(tables: StepTables, attempt: Attempt) -> StepTables:
     if workload.script is None or workload.reads == "none" or is_reported or typed != (None, None):
         return tables
     paths = AttemptPaths(Path(attempt.folder))
-    header = read_header(read_log(paths.launcher_log, paths.arrivals, HEADER_KEYWORDS).lines)
+    header = read_header(read_log(paths.launcher_log, paths.arrivals, HEADER_KEYWORDS, index).lines)
     ranks = RankCount(size=tables.world_size)
     work = work_of_a_step(workload, ranks, header).of_line({})
     filled = steps.with_columns(*(pl.lit(value, dtype=pl.Float64).alias(name) for name, value in work.items()))
@@ -217,10 +220,10 @@ def _no_steps_advice(attempt: Attempt) -> str:
     )
 
 
-def read_log_steps(attempt: Attempt) -> StepTables | None:
+def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTables | None:
     """Steps from the attempt's output, source `log:NAME`; None where it holds fewer than two and there is nothing to report."""
     paths, spec = AttemptPaths(Path(attempt.folder)), attempt.spec
-    text = read_log(paths.launcher_log, paths.arrivals, () if spec.workload.patterns else KEYWORDS)
+    text = read_log(paths.launcher_log, paths.arrivals, () if spec.workload.patterns else KEYWORDS, index)
     lines = text.lines
     found, cautions = best_reading(lines, spec)
     cautions = [*log_file_cautions(text), *cautions]

@@ -7,6 +7,7 @@ not declared goes by its name. Ranking, comparison, criteria and scaling ask by 
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -68,8 +69,10 @@ _HARMLESS = re.compile(
 )
 _OPTION = re.compile(r"(?:--?|\+{0,2})(?P<name>[A-Za-z][\w.-]*)=(?P<value>.*)", re.DOTALL)
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
-_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^$`]*)")
-_VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*)\}?")
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^`]*)")
+_VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*|\d)\}?")
+_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\((?P<first>.*)", re.DOTALL)
+_END_OF_COMMAND = re.compile(r"[;&|\n]+")
 _ARITHMETIC = "$(("
 _NO_VARIABLES: Mapping[str, str] = {}
 
@@ -105,10 +108,14 @@ def is_harmless(name: str) -> bool:
 
 def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIABLES) -> dict[str, str]:
     """Options of a script with their values: `--seq_len 64`, `--seq_len=64`, `data.seq_len=64`. An axis may have another name than the
-    option that it sets, a command line behind `bash -c` is one argument, and a value may be a variable that is set in it or before."""
-    words = [word for one in argv for word in _words(one)]
-    assigned = {each["name"]: each["value"] for word in words if (each := _ASSIGNMENT.fullmatch(word))}
-    words = [_expanded(word, {**variables, **assigned}) for word in words]
+    option that it sets, a command line behind `bash -c` is one argument, and a value may be a variable that is set in it or before: by
+    name, as an argument of the shell, or in an array."""
+    words = _without_arrays([word for one in argv for word in _words(one)])
+    known = {**variables, **_arguments_of_shell(argv, words)}
+    for word in words:
+        if each := _ASSIGNMENT.fullmatch(word):
+            known[each["name"]] = _expanded(each["value"], known)
+    words = [_expanded(word, known) for word in words]
     found: dict[str, str] = {}
     for at, word in enumerate(words):
         if option := _OPTION.fullmatch(word):
@@ -116,6 +123,30 @@ def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIA
         elif (flag := _FLAG.fullmatch(word)) and at + 1 < len(words) and not _FLAG.fullmatch(words[at + 1]):
             found[flag["name"]] = words[at + 1]
     return found
+
+
+def _without_arrays(words: Sequence[str]) -> list[str]:
+    """`args=(--seq_len 64)` as the words in it: they are used where the array is."""
+    found: list[str] = []
+    is_in_array = False
+    for word in words:
+        if begun := _ARRAY.fullmatch(word):
+            word, is_in_array = begun["first"], True
+        if is_in_array and word.endswith(")"):
+            word, is_in_array = word[:-1], False
+        found.append(word)
+    return found
+
+
+def _arguments_of_shell(argv: Sequence[str], words: Sequence[str]) -> dict[str, str]:
+    """`$1` and further: what comes after `bash -c COMMAND NAME`, or after `set --` in it."""
+    found: Sequence[str] = ()
+    if "-c" in argv:
+        found = argv[list(argv).index("-c") + 3 :]
+    if "set" in words and words[words.index("set") + 1 :][:1] == ["--"]:
+        after = words[words.index("set") + 2 :]
+        found = list(itertools.takewhile(lambda word: not _END_OF_COMMAND.fullmatch(word), after))
+    return {str(number): value for number, value in enumerate(found, start=1)}
 
 
 def _words(argument: str) -> list[str]:

@@ -6,6 +6,7 @@ ranking are left out; what is left out is counted, and `seatrial report OUT --fu
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 
@@ -31,6 +32,8 @@ NAME, NOTE = 1, 6
 # Of each column of the ranking, the width of a terminal below which it is left out.
 LEAST_WIDTHS = (30, 0, 0, 60, 48, 72, 0)
 SHORTEST_NAME = 8
+SHOWN_BEFORE = 4
+"""Characters before the place where two names differ."""
 GAP = "  "
 
 
@@ -88,6 +91,8 @@ def _ranking(results: CampaignResults, rows: Sequence[RankedGroup], width: int) 
     widths = {at: max(cell_len(row[at]) for row in cells) for at in kept}
     figures = sum(widths[at] + len(GAP) for at in kept if at not in (NAME, NOTE))
     widths[NAME] = min(widths[NAME], max(width - figures - len(GAP) - widths[NOTE], SHORTEST_NAME))
+    for row_cells, name in zip(cells, shortened_names([row[NAME] for row in cells], widths[NAME]), strict=True):
+        row_cells[NAME] = name
     lines: list[RenderableType] = []
     for row, texts in zip([None, *rows], cells, strict=True):
         line = Text(no_wrap=True, overflow="ellipsis")
@@ -104,7 +109,7 @@ def _aligned(text: str, columns: int, at: int) -> str:
     if at == NOTE:
         return text
     if at == NAME:
-        return set_cell_size(shortened(text, columns), columns)
+        return set_cell_size(text, columns)
     return " " * max(columns - cell_len(text), 0) + text
 
 
@@ -130,6 +135,24 @@ def _cells(row: RankedGroup) -> list[str]:
         campaign.to_best_interval(row),
         ", ".join(filter(None, (campaign.note_with_debug(row), *missing))),
     ]
+
+
+def shortened_names(names: Sequence[str], columns: int) -> list[str]:
+    """Each name in `columns`; names that differ only in what would be cut begin shortly before they differ."""
+    shown = [shortened(name, columns) for name in names]
+    for _ in names:
+        alike = [[at for at, one in enumerate(shown) if one == look] for look in {one for one in shown if shown.count(one) > 1}]
+        unlike = [places for places in alike if len({names[at] for at in places}) > 1]
+        for places in unlike:
+            letters = zip(*(names[at] for at in places), strict=False)
+            same = sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, letters))
+            begins = max(same - SHOWN_BEFORE, 0)
+            for at in places:
+                rest = names[at][begins:]
+                shown[at] = "…" + (rest if cell_len(rest) < columns else set_cell_size(rest, columns - 2).rstrip() + "…")
+        if not unlike:
+            break
+    return shown
 
 
 def shortened(name: str, columns: int) -> str:

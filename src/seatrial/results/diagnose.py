@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seatrial.collect.attempt_files import bounded_lines
+from seatrial.collect.bounded_lines import bounded_lines
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_lines
 from seatrial.collect.log_steps import LOSS, STEP_AND_LOSS, PrintedStep, Reading, best_reading
@@ -122,7 +122,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         reader.feed(line, source=file.name if len(files) > 1 else "", rank=file.rank)
         num_lines += 1
     steps, reported = _steps_and_summary(files)
-    diagnosis = _with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps)
+    diagnosis = _with_progress(_with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps), reader.unfinished())
     return LogReport(
         files=tuple(file.name for file in files),
         num_lines=num_lines,
@@ -144,6 +144,15 @@ def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
     return replace(
         found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id, fault=entry.fault, good_end=True
     )
+
+
+def _with_progress(found: Diagnosis, unfinished: tuple[int, int] | None) -> Diagnosis:
+    """An exit code of 0 may be that of a pipe's last command: a log that ends in the middle of a training does not confirm it."""
+    if found.outcome is not Outcome.OK or found.good_end or unfinished is None:
+        return found
+    entry = general(Cause.UNKNOWN)
+    detail = f"the log ends at {unfinished[0]:,} of {unfinished[1]:,}"
+    return replace(found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
 
 
 def find_logs(paths: Sequence[Path]) -> list[LogFile]:

@@ -81,13 +81,13 @@ def measure_batch(attempts: Sequence[Attempt], detail: Detail | None) -> list[Fo
 def measure(attempt: Attempt, detail: Detail | None = None, ahead: ReadAhead | None = None) -> MeasuredRun:
     """Measure one attempt; `ahead` is what has been read of its files already."""
     from seatrial.analyse.measure import measure_run
-    from seatrial.collect.steps import read_steps
+    from seatrial.collect.steps import NOTHING, read_steps
     from seatrial.collect.telemetry import read_telemetry
 
     if attempt.outcome is None:
         return MeasuredRun(attempt=attempt, measure=None)
     try:
-        tables = read_steps(attempt, ahead.events if ahead else None)
+        tables = read_steps(attempt, ahead or NOTHING)
         samples = read_telemetry(attempt, ahead.samples if ahead else None)
         earlier = [read_steps(one) for one in _earlier(attempt)]
         while earlier and tables.steps.is_empty():
@@ -223,10 +223,10 @@ class MeasureCache:
         self._kept = {attempt.folder: self._kept[attempt.folder] for attempt in attempts}
         return tuple(self._kept[attempt.folder].run for attempt in attempts)
 
-    def add(self, attempt: Attempt, detail: Detail | None) -> MeasuredRun:
+    def add(self, attempt: Attempt, detail: Detail | None, ahead: ReadAhead | None = None) -> MeasuredRun:
         """Measure one more attempt, and keep it while there are at most MAX_KEPT_RUNS."""
         stamps = _file_stamps(attempt.folder)
-        run = measure(attempt, detail)
+        run = measure(attempt, detail, ahead)
         if len(self._kept) < MAX_KEPT_RUNS:
             self._kept[attempt.folder] = _Kept(run=run, detail=detail, stamps=stamps)
         return run

@@ -18,6 +18,7 @@ from statistics import fmean
 
 from seatrial.collect.attempt_files import recover_files
 from seatrial.collect.attempts import preflight_cautions, read_attempt, read_campaign, read_plans
+from seatrial.collect.bounded_lines import LineIndex
 from seatrial.collect.manifest import (
     append_manifest,
     eta_point_rows,
@@ -54,12 +55,15 @@ class RunRecorder:
         self._paths = paths
         self.cache = MeasureCache()
 
-    def record(self, attempt: AttemptPaths) -> MeasuredRun | None:
-        """Measure an attempt that has just ended and append it to the manifest; None where that cannot be done here."""
+    def record(self, attempt: AttemptPaths, log_index: LineIndex | None = None) -> MeasuredRun | None:
+        """Measure an attempt that has just ended and append it to the manifest; None where that cannot be done here. `log_index` is that
+        of its log, where it was followed."""
         stored = read_attempt(attempt)
         if stored is None or not can_measure():
             return None
-        measured = self.cache.add(with_current_spec(stored, self._specs), self._detail)
+        from seatrial.collect.steps import ReadAhead
+
+        measured = self.cache.add(with_current_spec(stored, self._specs), self._detail, ReadAhead(log_index=log_index))
         move_folders_aside(self._paths)
         # On a bad disk the next report writes it, from the attempts themselves.
         with contextlib.suppress(OSError):

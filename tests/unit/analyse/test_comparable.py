@@ -260,6 +260,20 @@ def test_a_value_may_be_a_variable_of_the_plan() -> None:
 
 
 @pytest.mark.parametrize(
+    "argv",
+    [
+        ["bash", "-c", 'a=(--block_size 32 --lr 1); python t.py "${a[@]}"'],
+        ["bash", "-c", "a=(--lr 1); a+=(--block_size 32); python t.py ${a[@]}"],
+        ["bash", "-c", "set -- 32 5; python t.py --block_size $1 --lr $2"],
+        ["bash", "-c", 'python t.py --block_size "$1"', "job", "32"],
+        ["bash", "-c", "a=32; b=$a; python t.py --block_size ${b}"],
+    ],
+)
+def test_a_value_may_reach_the_script_through_a_shell(argv: list[str]) -> None:
+    assert typed_settings(argv)["block_size"] == "32"
+
+
+@pytest.mark.parametrize(
     ("harmless", "names"),
     [
         (True, "num_workers lr env.NCCL_ALGO zero_stage d_model precision compile n_layers adam_eps"),

@@ -7,15 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.campaign import growing_log
 from seatrial.campaign.growing_log import GrowingLog
-from seatrial.collect.launcher_log import BLOCK_BYTES
+from seatrial.collect import bounded_lines, launcher_log, run_health
+from seatrial.collect.bounded_lines import LineIndex
+from seatrial.collect.launcher_log import BLOCK_BYTES, read_log
+from seatrial.collect.run_health import read_health
+from seatrial.collect.script_header import HEADER_KEYWORDS
 from seatrial.core.files import write_json
 from seatrial.core.log_header import header_text
+from seatrial.core.log_lines import KEYWORDS
 from seatrial.core.paths import AttemptPaths
+from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Diagnosis
 from tests.recorded.labelled_logs import recorded_logs
+from tests.unit.results.campaigns import spec
 
 RECORDED = {log.name: log for log in recorded_logs()}
 BLOCK = (b"step 1".ljust(1023, b".") + b"\n") * (BLOCK_BYTES // 1024)
@@ -58,14 +66,64 @@ def test_it_makes_no_difference_when_a_log_is_read(tmp_path: Path, name: str) ->
     assert found[0].signature == RECORDED[name].signature
 
 
+def noise(lines: int, chooser: random.Random) -> bytes:
+    """As a job with NCCL_DEBUG=INFO prints between its steps, with what the health of a run counts, bars and longer and shorter lines."""
+    told = (
+        b"[rank1]: step 3: loss 1.25\n",
+        b"Traceback (most recent call last):\n",
+        b"df: /root/.triton/autotune: No such file or directory\n",
+        b" 10%|#   | 1/10 [00:01<00:09]\r 20%|##  | 2/10 [00:02<00:08]\n",
+        b"tokens per iteration will be: 4,096\n",
+        b"\n",
+        b"oss" * 900 + b"\n",
+    )
+    quiet = b"gpu-01:41:42 [0] NCCL INFO Channel 02/0 : 3[3] -> 4[4] via P2P/CUMEM\n"
+    return b"".join(chooser.choice(told) if chooser.random() < 0.1 else quiet * chooser.choice((1, 3, 40)) for _ in range(lines))
+
+
+def measured_lines(attempt: AttemptPaths, index: LineIndex | None) -> tuple[object, ...]:
+    log = attempt.launcher_log
+    read = [[repr(line) for line in read_log(log, attempt.arrivals, words, index).lines] for words in (KEYWORDS, HEADER_KEYWORDS)]
+    stored = Attempt(folder=str(attempt.folder), number=1, spec=spec("mb8", 1), outcome=None, provenance=Provenance())
+    return (*read, read_health(stored, 1, index))
+
+
+@pytest.mark.parametrize("largest_mib", [64, 1])
+def test_a_run_is_measured_by_the_same_lines_whether_they_were_indexed_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest_mib: int
+) -> None:
+    for module in (growing_log, launcher_log, run_health, bounded_lines):
+        monkeypatch.setattr(module, "LARGEST_LOG_BYTES", largest_mib << 20, raising=False)
+    monkeypatch.setattr(bounded_lines, "PRUNED_RANGES", 20)
+    for seed in range(4):
+        attempt, chooser = AttemptPaths(tmp_path / str(seed) / "attempt-1"), random.Random(seed)
+        log = grow(attempt, noise(4000, chooser) + b"step 9: loss 1.0", chooser)
+        log.read()
+        assert log.line_index() is None
+        log.diagnose(0, None)
+        index = log.line_index()
+        assert index is not None and sum(end - start for start, end in index.ranges) < index.size_bytes / 2
+        assert len(index.ranges) > 10
+        assert measured_lines(attempt, index) == measured_lines(attempt, None)
+        write(attempt, b"step 10: loss 0.9\n")
+        assert measured_lines(attempt, index) == measured_lines(attempt, None), "an index of a shorter log"
+
+
+def test_a_log_with_lines_longer_than_a_reader_takes_at_once_has_no_index(tmp_path: Path) -> None:
+    for name, line in (("long", LONG_LINE), ("keyword", b"loss" * 20_000 + b"\n")):
+        log = grow(AttemptPaths(tmp_path / name / "attempt-1"), BLOCK + line + BLOCK, random.Random(0))
+        log.diagnose(0, None)
+        assert log.line_index() is None
+
+
 class Clock:
-    """Every reading of it is a tenth of a second later."""
+    """Every reading of it is a hundredth of a second later."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
 
     def __call__(self) -> float:
-        self.now_s += 0.1
+        self.now_s += 0.01
         return self.now_s
 
 
@@ -75,8 +133,8 @@ def test_a_turn_is_short_and_the_rest_is_read_at_the_end(tmp_path: Path) -> None
     log.read()
     write(attempt, 8 * BLOCK + b"ValueError: bad\n")
     log.read()
-    assert clock.now_s < 1.0
-    assert log.diagnose(1, None).detail == "ValueError: bad" and clock.now_s < 1.0
+    assert clock.now_s < 0.1
+    assert log.diagnose(1, None).detail == "ValueError: bad" and clock.now_s < 0.1
     assert not log.may_name_ranks()
 
 

@@ -91,6 +91,50 @@ def test_the_exit_code_says_whether_the_log_shows_a_good_end(
     assert diagnosed(capsys, LOGS / name, *args)[0] == code
 
 
+STEPS = "".join(f"step {step}: loss 2.{900 - step}\n" for step in range(1, 21))
+BARS = "".join(f" {done}%|##  | {done}/100 [00:10<01:30,  1.0it/s]\n" for done in (10, 20, 30, 40))
+ITERATION = "iteration {}/ 1000 | consumed samples: 420000 | elapsed time per iteration (ms): 420.1 | lm loss: 2.1E+00 |\n"
+WORKER = """Process ForkProcess-2:
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/multiprocessing/process.py", line 314, in _bootstrap
+    self.run()
+KeyboardInterrupt
+"""
+PROGRAM = """Traceback (most recent call last):
+  File "/srv/job/train.py", line 31, in <module>
+    evaluate()
+KeyboardInterrupt
+"""
+GRACEFUL = "Epoch 0:  40%|####      | 20/50 [00:10<00:15, 2.00it/s]\n\nDetected KeyboardInterrupt, attempting graceful shutdown ...\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        pytest.param(BARS, (3, 3), id="cut in a progress bar"),
+        pytest.param(BARS + "saved to /ckpt\n", (3, 0), id="a loop that was left early"),
+        pytest.param("".join(map(ITERATION.format, (400, 410, 420))), (3, 3), id="cut in Megatron's steps"),
+        pytest.param(STEPS + "Training complete.\nstage 2\n" + BARS, (3, 3), id="cut in the second stage"),
+        pytest.param(ITERATION.format(1000) + "[after training is done] datetime: 2026-11-17 07:16:01\n", (0, 0), id="Megatron's end"),
+        pytest.param(STEPS + "Training failed.\n", (3, 3), id="says that it failed"),
+        pytest.param(STEPS + "Training finished after 20 of 100 steps: loss diverged\n", (3, 3), id="says that it diverged"),
+        pytest.param(STEPS + "ERROR: Training finished with 3 failed ranks\n", (3, 3), id="says that ranks failed"),
+        pytest.param(STEPS + "Training finished: 0 failed ranks\n", (3, 0), id="says that none failed"),
+        pytest.param(STEPS + "Training complete.\n" + WORKER, (0, 0), id="a worker interrupted after the end"),
+        pytest.param(STEPS + WORKER, (2, 3), id="a worker interrupted before it"),
+        pytest.param(STEPS + "Training complete.\n" + PROGRAM + WORKER, (2, 3), id="the program interrupted after it"),
+        pytest.param(GRACEFUL, (2, 3), id="an interrupt that Lightning caught"),
+    ],
+)
+def test_a_log_that_proves_no_good_end_has_none(
+    text: str, codes: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an exit code, and with one of 0, which may be that of a pipe's last command."""
+    log = tmp_path / "job.log"
+    log.write_text(text)
+    assert (diagnosed(capsys, log)[0], diagnosed(capsys, log, "--exit-code", "0")[0]) == codes
+
+
 def test_steps_rate_losses_and_the_scripts_own_summary(capsys: pytest.CaptureFixture[str]) -> None:
     _, report, shown = diagnosed(capsys, LOGS / "hf_trainer.log")
     steps, reported = report["steps"], report["reported"]

@@ -199,7 +199,7 @@ def assert_same_as_alone(attempts: list[Attempt]) -> steps.ReadAhead:
     """What was read together, after checking that each attempt gives the same alone."""
     together = read_ahead(attempts)
     for attempt in attempts:
-        assert cells(read_steps(attempt, together.events)) == cells(read_steps(attempt))
+        assert cells(read_steps(attempt, together)) == cells(read_steps(attempt))
         assert cells(read_telemetry(attempt, together.samples)) == cells(read_telemetry(attempt))
     return together
 

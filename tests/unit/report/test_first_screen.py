@@ -20,6 +20,7 @@ from seatrial.report.html.data import page_data
 from seatrial.report.html.page import page_parts
 from seatrial.report.markdown import summary_md
 from seatrial.report.terminal import print_report
+from seatrial.report.terminal_brief import shortened_names
 from seatrial.report.view.first_screen import Status, first_rows, headline, headline_text, key_findings
 from seatrial.report.view.problems import findings_lines
 from seatrial.report.write import summary_json
@@ -250,3 +251,13 @@ def test_a_caution_that_weakens_the_ranking_is_printed() -> None:
 def test_a_page_that_was_not_written_is_not_named() -> None:
     text = "\n".join(printed(dataclasses.replace(unstable(), cautions=(Caution(kind="page_not_drawn", text="It could not be drawn."),))))
     assert "summary.html" not in text and "It could not be drawn." in text
+
+
+def test_names_that_would_be_cut_alike_begin_where_they_differ() -> None:
+    common = "optimizer-and-schedule-of-the-first-stage"
+    names = [f"{common}_lr{value}_weights-of-the-second-stage" for value in ("1e-3", "1e-4", "2e-4")]
+    shown = shortened_names(["group", *names, names[0], "bs8"], 24)
+    assert shown[0] == "group" and shown[-1] == "bs8" and shown[4] == shown[1], "one name, one text"
+    assert len(set(shown[1:4])) == 3 and all(len(one) <= 24 for one in shown)
+    assert shown[3].startswith("…e_lr2e-4_")
+    assert shortened_names(["a" * 30 + "1", "b" * 30 + "2"], 9) == ["aaaa…aaa1", "bbbb…bbb2"]

@@ -48,6 +48,8 @@ def test_architectures_have_no_letters_while_an_op_is_built(given, during):
 @pytest.mark.parametrize(("warmup", "total"), [(10, 100), (1, 20), (2, 2), (30, 20), (1000, 5000)])
 def test_the_schedule_is_deepspeeds_warm_up_and_cosine(warmup, total, monkeypatch):
     monkeypatch.setenv("DS_ACCELERATOR", os.environ.get("DS_ACCELERATOR", "cpu"))
+    # DeepSpeed would load it, which takes a second.
+    monkeypatch.setitem(sys.modules, "mlflow", sys.modules.get("mlflow"))
     schedules = pytest.importorskip("deepspeed.runtime.lr_schedules")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = schedules.WarmupCosineLR(optimizer, total, warmup_num_steps=warmup, cos_min_ratio=1e-4, last_batch_iteration=0)

@@ -21,6 +21,7 @@ from seatrial_workloads.common.checkpoints import CheckpointError, load_tensors 
 from seatrial_workloads.common.engines import Engine, EngineOptions, create_engine  # noqa: E402
 from seatrial_workloads.common.engines.deepspeed_engine import check_no_scalars  # noqa: E402
 from seatrial_workloads.common.precision import Precision, choose_precision  # noqa: E402
+from tests.harness import skip_without  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE  # noqa: E402
 from tests.workloads.ranks import rank_environment  # noqa: E402
 
@@ -64,8 +65,7 @@ def run_program(act: str, folder: Path, environments: list[dict[str, str]]) -> P
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory) -> ProgramResult:
-    pytest.importorskip("deepspeed")
-    pytest.importorskip("transformers")
+    skip_without("deepspeed", "transformers")
     with reserve_port() as held:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.port)}
         return run_program("train", tmp_path_factory.mktemp("two"), [{**rank_environment(rank, 2), **address} for rank in range(2)])
@@ -73,8 +73,7 @@ def two_ranks(tmp_path_factory) -> ProgramResult:
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory) -> ProgramResult:
-    pytest.importorskip("deepspeed")
-    pytest.importorskip("transformers")
+    skip_without("deepspeed", "transformers")
     launched = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     environment = {name: value for name, value in rank_environment(0, 1).items() if name not in launched}
     return run_program("alone", tmp_path_factory.mktemp("one"), [environment])

@@ -1,8 +1,9 @@
 """One rank that trains the same model with several engines in turn: importing DeepSpeed takes longer than the training.
 
-python -m tests.workloads.contrastive.engines_in_turn FOLDER '{"dataset_root": …}' ddp:0 deepspeed:0 deepspeed:3:bf16:weights
+python -m tests.workloads.contrastive.engines_in_turn FOLDER '{"dataset_root": …}' ddp:0 deepspeed:0 deepspeed:3:bf16:weights ddp:0@two.json
 
-The third part is the precision, the fourth the mixed precision. All share one process group, since DeepSpeed keeps the first one it gets.
+The third part is the precision, the fourth the mixed precision; a file with more settings names the folder of its run. All share one
+process group, since DeepSpeed keeps the first one it gets.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ def main() -> None:
     folder, settings, *engines = sys.argv[1:]
     common = json.loads(settings)
     with process_group(common["device"], Probe()) as ranks:
-        for run in engines:
+        for run, _, file in (argument.partition("@") for argument in engines):
             engine, stage, *formats = run.split(":")
             chosen = {"engine": engine, "zero_stage": int(stage), **dict(zip(("precision", "mixed_precision"), formats, strict=False))}
-            train_one({**common, **chosen}, Path(folder) / run.replace(":", "-"), ranks)
+            more = json.loads(Path(file).read_text()) if file else {}
+            train_one({**common, **chosen, **more}, Path(folder) / (Path(file).stem if file else run.replace(":", "-")), ranks)
 
 
 def train_one(settings: dict[str, Any], run_dir: Path, ranks: Ranks) -> None:

@@ -20,6 +20,7 @@ from seatrial_workloads.common.engines.adam import _is_left_over  # noqa: E402
 from seatrial_workloads.contrastive import warm  # noqa: E402
 from seatrial_workloads.contrastive.fast import fast_paths  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
+from tests.harness import skip_without  # noqa: E402
 
 TINY = {"device": "cpu", "speech_model": "tiny", "text_model": "tiny", "micro_batch": 2, "torch_compile": True}
 
@@ -48,7 +49,7 @@ def test_each_thing_is_done_once_for_all_runs():
 
 
 def test_on_a_machine_without_a_gpu_the_results_say_so():
-    pytest.importorskip("deepspeed")
+    skip_without("deepspeed")
     runs = [{"device": "cpu", "engine": "deepspeed", "attn_impl": "flash_attention_2", "unknown setting": 1}]
     argv = [sys.executable, "-m", "seatrial_workloads.contrastive.warm", json.dumps(runs)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, start_new_session=True)

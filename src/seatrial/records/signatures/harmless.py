@@ -68,6 +68,7 @@ HARMLESS: tuple[HarmlessPattern, ...] = (
     ),
 )
 _ANY = re.compile("|".join(pattern for entry in HARMLESS for pattern in entry.patterns))
+HARMLESS_KEYWORDS = tuple(keyword for entry in HARMLESS for keyword in entry.patterns.values())
 _IN_BYTES = tuple((entry.id, keyword, re.compile(pattern.encode())) for entry in HARMLESS for pattern, keyword in entry.patterns.items())
 
 
