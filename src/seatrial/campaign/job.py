@@ -33,18 +33,22 @@ from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 
-# A poll reads one small file, perhaps over a network.
+# A poll looks for two small files, perhaps over a network.
 STOP_POLL_S = 0.5
 RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 
 class JobSignals:
-    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM)."""
+    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM).
+
+    A program that Slurm has lost sight of (its slurmd died) gets no signal when the job is started again elsewhere: it finds that its
+    attempt has an outcome, and ends its ranks.
+    """
 
     def __init__(self, attempt: AttemptPaths) -> None:
         self._attempt = attempt
-        self.ended = self.warned = self.asked = False
-        self._polled_m = 0.0
+        self.ended = self.warned = self.asked = self.closed = False
+        self._polled_m = float("-inf")
 
     def install(self) -> None:
         signal.signal(signal.SIGUSR1, self._on_warning)
@@ -53,19 +57,21 @@ class JobSignals:
 
     @property
     def urgency(self) -> Urgency:
+        self._poll()
         # After TERM there may be only seconds: the ranks have got it too.
-        if self.ended:
+        if self.ended or self.closed:
             return Urgency.KILL
-        return Urgency.STOP if self.warned or self._is_asked() else Urgency.NONE
+        return Urgency.STOP if self.warned or self.asked else Urgency.NONE
 
     def stop_requested(self) -> bool:
         return self.urgency is not Urgency.NONE
 
-    def _is_asked(self) -> bool:
+    def _poll(self) -> None:
         now_m = time.monotonic()
-        if not self.asked and now_m - self._polled_m >= STOP_POLL_S:
-            self._polled_m, self.asked = now_m, self._attempt.job_stop.exists()
-        return self.asked
+        if now_m - self._polled_m >= STOP_POLL_S:
+            self._polled_m = now_m
+            self.asked = self.asked or self._attempt.job_stop.exists()
+            self.closed = self.closed or self._attempt.outcome.exists()
 
     def _on_warning(self, number: int, frame: FrameType | None) -> None:
         self.warned = True
@@ -116,6 +122,11 @@ def _start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> Started
 
 
 def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, environ: Mapping[str, str]) -> RunOutcome:
+    closed = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
+    if closed is not None:
+        # The run has gone on without this program: what it did since counts for nothing.
+        _log(f"attempt {attempt.number} was closed meanwhile ({closed.detail}); '{outcome.outcome.value}' of this program is not kept")
+        return closed
     if outcome.outcome is Outcome.OK:
         return close_attempt(attempt, outcome)
     if signals.ended:

@@ -35,12 +35,12 @@ NOT_SHARED = 66
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+&|()\[\]*-]*")
 
 
-def submit(attempt: AttemptPaths, order: JobOrder, call: Callable[[Sequence[str]], slurm.Answer] = slurm.call) -> SubmittedJob | None:
+def submit(attempt: AttemptPaths, order: JobOrder, call: Callable[[Sequence[str]], slurm.Answer] | None = None) -> SubmittedJob | None:
     """Submit the attempt; None where the controller does not answer, and nobody knows yet whether it took the job. LaunchError where it
     refused it."""
     write_private_json(attempt.job_order, to_json(order))
     write_text(attempt.job_script, script(order.spec, attempt))
-    answer = call(["sbatch", "--parsable", str(attempt.job_script)])
+    answer = (call or slurm.call)(["sbatch", "--parsable", str(attempt.job_script)])
     if answer.unreachable:
         return None
     if not answer.ok:
