@@ -13,11 +13,12 @@ import pytest
 from seatrial.campaign import job as job_program
 from seatrial.campaign.interrupts import Urgency
 from seatrial.campaign.job import JobSignals, run_attempt
-from seatrial.campaign.job_endings import ended_by_slurm, judge_job
+from seatrial.campaign.job_endings import ended_by_slurm, judge_job, stop_jobs
 from seatrial.campaign.jobs import MAX_AGAIN, JobLoop
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
+from seatrial.core.errors import CampaignError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.machine import slurm
 from seatrial.machine.slurm import FORGOTTEN, Answer, JobStatus
@@ -234,6 +235,24 @@ def test_a_stop_that_no_rank_follows_cancels_the_job_in_the_end(tmp_path: Path, 
     _, outcomes = run(tmp_path, fake, interrupts)
     assert [(one.outcome, one.cause) for one in outcomes] == [(Outcome.INTERRUPTED, Cause.USER)] and fake.cancelled == ["1"]
     assert attempt_1(tmp_path).job_stop.exists()
+
+
+def test_a_stop_without_a_harness(tmp_path: Path, fake: FakeSlurm) -> None:
+    paths = CampaignPaths(tmp_path)
+    assert stop_jobs(paths) == {}
+    interrupts = NoInterrupts()
+    fake.at(5.0, lambda: setattr(interrupts, "hung_up", True))
+    run(tmp_path, fake, interrupts)
+    fake.away.add("squeue")
+    with pytest.raises(CampaignError, match="Slurm does not answer"):
+        stop_jobs(paths)
+    fake.away.clear()
+    # Its number was never written down.
+    attempt_1(tmp_path).job.unlink()
+    assert stop_jobs(paths) == {"1": True} and attempt_1(tmp_path).job_stop.exists() and fake.cancelled == []
+    fake.states["1"] = "PENDING"
+    assert stop_jobs(paths) == {"1": False} and fake.cancelled == ["1"] and stored(tmp_path).cause is Cause.USER
+    assert stop_jobs(paths) == {}
 
 
 ENVIRON = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "node1"}
