@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,15 @@ def test_tiny_lm_by_torchrun_with_gloo(campaign: JobCampaign, nodes: int) -> Non
     assert record.via == ("srun" if nodes == 2 else "here")
     assert record.master_addr == (campaign.hosts.address("node1") if nodes == 2 else "127.0.0.1")
     assert len(campaign.attempt().all_events()) == 2
+    command = campaign.attempt().node("node1").command.read_text()
+    assert f"--rdzv-id {campaign.job()} " in command
+    if nodes == 2:
+        hosts = json.loads(campaign.attempt().provenance.read_text())["hosts"]
+        assert [hosts[name]["host"] for name in ("node1", "node2")] == ["node1", "node2"]
+        shown = campaign.attempt().job_log.read_text()
+        for name in ("node1", "node2"):
+            nic = f"rendezvous {record.master_addr}:{record.master_port}, NIC eth0 {campaign.hosts.address(name)}"
+            assert f"{name}: 1 ranks from {int(name[-1]) - 1}, {nic}" in shown, shown
 
 
 SLOW_NODE = """

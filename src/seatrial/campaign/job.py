@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -29,12 +29,18 @@ from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.places import slurm as jobs
 from seatrial.machine import slurm
+from seatrial.machine.network import match_nccl_interfaces
+from seatrial.preflight.hosts.examine import host_facts
+from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
+from seatrial.records.launch import NodesRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import RunSpec
 
 # A poll looks for two small files, perhaps over a network.
 STOP_POLL_S = 0.5
+FACTS_TIMEOUT_S = 15.0
 RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 
@@ -92,8 +98,39 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
     files.write_json(attempt.job_start, to_json(_start_record(environ, names)))
     _log(f"{order.spec.run}, attempt {attempt.number}: job {environ.get('SLURM_JOB_ID')} on {', '.join(names)}")
     spec = jobs.nodes_of_job(order.spec, environ, names)
-    outcome = run_to_outcome(spec, attempt, signals, lambda *seen: None, lambda: None, order.plan_hash)
+    facts = _facts_of_nodes(spec, names)
+    shown = False
+
+    def show_rendezvous(*progress: object) -> None:
+        nonlocal shown
+        shown = shown or _log_rendezvous(attempt, facts, spec)
+
+    outcome = run_to_outcome(spec, attempt, signals, show_rendezvous, lambda: None, order.plan_hash, hosts=facts)
     return _close(attempt, outcome, signals, environ)
+
+
+def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]:
+    """For the provenance, so that unlike nodes are noticed. A node that does not answer costs its facts, never the run."""
+    if len(names) < 2:
+        return {}
+    question = {"ask": "all", "parts": {"facts": {"ask": "facts"}, "gpus": {"ask": "gpus"}}}
+    facts = host_facts(jobs.ask_nodes(names, question, FACTS_TIMEOUT_S, spec.place.python))
+    if missing := [name for name in names if name not in facts]:
+        _log(f"no hardware facts of {', '.join(missing)}: unlike nodes would not be noticed")
+    return facts
+
+
+def _log_rendezvous(attempt: AttemptPaths, facts: Mapping[str, HostFacts], spec: RunSpec) -> bool:
+    """Where the ranks of each node meet, and by which of its interfaces; False where that is not known yet."""
+    record = from_json_or_none(NodesRecord, files.read_json(attempt.nodes_record))
+    if record is None:
+        return False
+    for node in record.nodes:
+        nics = facts[node.name].interfaces if node.name in facts else {}
+        used = match_nccl_interfaces(spec.place.interface, nics) if spec.place.interface else list(nics)
+        shown = ", ".join(f"{name} {' '.join(nics[name])}" for name in used) or "unknown"
+        _log(f"{node.name}: {node.ranks} ranks from {node.first_rank}, rendezvous {record.master_addr}:{record.master_port}, NIC {shown}")
+    return True
 
 
 def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str]) -> AttemptPaths:

@@ -279,11 +279,11 @@ def test_a_program_that_slurm_lost_sight_of_ends_and_leaves_the_later_outcome(
     monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
     ended: list[Urgency] = []
 
-    def second(spec: RunSpec, attempt: AttemptPaths, *_: Any) -> RunOutcome:
+    def second(spec: RunSpec, attempt: AttemptPaths, *_: Any, **__: Any) -> RunOutcome:
         assert attempt.number == 2
         return replace(OK, attempt=2)
 
-    def first(spec: RunSpec, attempt: AttemptPaths, signals: JobSignals, *_: Any) -> RunOutcome:
+    def first(spec: RunSpec, attempt: AttemptPaths, signals: JobSignals, *_: Any, **__: Any) -> RunOutcome:
         assert attempt.number == 1 and signals.urgency is Urgency.NONE
         monkeypatch.setattr(job_program, "run_to_outcome", second)
         assert run_attempt(ordered, {**ENVIRON, "SLURM_RESTART_COUNT": "1"}).outcome is Outcome.OK
