@@ -29,8 +29,7 @@ def test_every_target_is_phony_and_there() -> None:
 def test_ci_runs_style_types_and_every_lane() -> None:
     run = set(re.findall(r"\bmake ([a-z-]+)(?: &)?$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE))
     lanes = {target for target in targets() if target.split("-")[0] == "test"}
-    # Not measured on a quiet machine yet.
-    assert run == {"lint", "type"} | lanes - {"test-slurm"}
+    assert run == {"lint", "type"} | lanes
     assert not run & NOT_IN_CI
 
 

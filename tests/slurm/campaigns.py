@@ -10,10 +10,13 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.records.codec import from_json
 from seatrial.records.job import StartedJob, SubmittedJob
 from tests.cluster.campaigns import DUMMY, Campaign
+from tests.cluster.running import Started
 from tests.slurm.controller import SlurmCluster
 
 ONE_NODE: dict[str, Any] = {**DUMMY, "name": "jobs", "place": {"kind": "slurm", "partition": "gpu", "time": "5"}}
 LONG: dict[str, Any] = {**ONE_NODE, "steps": 100_000, "limits": {"start_s": 60, "run_s": 600}}
+# Enough for the harness to be killed, and short enough to wait for.
+SOME_SECONDS: dict[str, Any] = {**ONE_NODE, "steps": 300, "settings": {"step_ms": 50}}
 
 
 class JobCampaign(Campaign):
@@ -33,3 +36,16 @@ class JobCampaign(Campaign):
     def assert_nothing_left(self, *hosts: str) -> None:
         self.wait(lambda: not self.slurm.jobs(), lambda: "\n".join(self.slurm.jobs()), 60.0)
         super().assert_nothing_left(*hosts)
+
+
+def started(campaign: JobCampaign, plan: dict[str, Any], ranks: int = 1) -> Started:
+    """A campaign whose ranks take steps."""
+    running = campaign.start(plan)
+    campaign.wait_for_steps(running, ranks)
+    return running
+
+
+def ended(campaign: JobCampaign, running: Started, code: int, timeout_s: float = 90.0) -> str:
+    campaign.wait(lambda: not running.running, lambda: running.output, timeout_s)
+    assert running.wait(1.0) == code, running.output
+    return running.output

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster import machines
 from tests.slurm import controller
+from tests.slurm.campaigns import JobCampaign
 from tests.slurm.controller import SlurmCluster, slurm
 
 
@@ -35,3 +36,15 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory, shared_root: Path) -
     require_slurm()
     with slurm(tmp_path_factory.mktemp("slurm"), shared=[shared_root]) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def campaign(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[JobCampaign]:
+    """However it ends, no job and no process may be left."""
+    campaign = JobCampaign(slurm_cluster, tmp_path)
+    try:
+        yield campaign
+        campaign.assert_nothing_left()
+    finally:
+        # A test that failed must not keep the nodes from the next.
+        slurm_cluster.run("scancel", "--user=root", check=False)

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -29,22 +29,32 @@ from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.places import slurm as jobs
 from seatrial.machine import slurm
+from seatrial.machine.network import match_nccl_interfaces
+from seatrial.preflight.hosts.examine import host_facts
+from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
+from seatrial.records.launch import NodesRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import RunSpec
 
-# A poll reads one small file, perhaps over a network.
+# A poll looks for two small files, perhaps over a network.
 STOP_POLL_S = 0.5
+FACTS_TIMEOUT_S = 15.0
 RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 
 class JobSignals:
-    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM)."""
+    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM).
+
+    A program that Slurm has lost sight of (its slurmd died) gets no signal when the job is started again elsewhere: it finds that its
+    attempt has an outcome, and ends its ranks.
+    """
 
     def __init__(self, attempt: AttemptPaths) -> None:
         self._attempt = attempt
-        self.ended = self.warned = self.asked = False
-        self._polled_m = 0.0
+        self.ended = self.warned = self.asked = self.closed = False
+        self._polled_m = float("-inf")
 
     def install(self) -> None:
         signal.signal(signal.SIGUSR1, self._on_warning)
@@ -53,19 +63,21 @@ class JobSignals:
 
     @property
     def urgency(self) -> Urgency:
+        self._poll()
         # After TERM there may be only seconds: the ranks have got it too.
-        if self.ended:
+        if self.ended or self.closed:
             return Urgency.KILL
-        return Urgency.STOP if self.warned or self._is_asked() else Urgency.NONE
+        return Urgency.STOP if self.warned or self.asked else Urgency.NONE
 
     def stop_requested(self) -> bool:
         return self.urgency is not Urgency.NONE
 
-    def _is_asked(self) -> bool:
+    def _poll(self) -> None:
         now_m = time.monotonic()
-        if not self.asked and now_m - self._polled_m >= STOP_POLL_S:
-            self._polled_m, self.asked = now_m, self._attempt.job_stop.exists()
-        return self.asked
+        if now_m - self._polled_m >= STOP_POLL_S:
+            self._polled_m = now_m
+            self.asked = self.asked or self._attempt.job_stop.exists()
+            self.closed = self.closed or self._attempt.outcome.exists()
 
     def _on_warning(self, number: int, frame: FrameType | None) -> None:
         self.warned = True
@@ -86,8 +98,39 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
     files.write_json(attempt.job_start, to_json(_start_record(environ, names)))
     _log(f"{order.spec.run}, attempt {attempt.number}: job {environ.get('SLURM_JOB_ID')} on {', '.join(names)}")
     spec = jobs.nodes_of_job(order.spec, environ, names)
-    outcome = run_to_outcome(spec, attempt, signals, lambda *seen: None, lambda: None, order.plan_hash)
+    facts = _facts_of_nodes(spec, names)
+    shown = False
+
+    def show_rendezvous(*progress: object) -> None:
+        nonlocal shown
+        shown = shown or _log_rendezvous(attempt, facts, spec)
+
+    outcome = run_to_outcome(spec, attempt, signals, show_rendezvous, lambda: None, order.plan_hash, hosts=facts)
     return _close(attempt, outcome, signals, environ)
+
+
+def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]:
+    """For the provenance, so that unlike nodes are noticed. A node that does not answer costs its facts, never the run."""
+    if len(names) < 2:
+        return {}
+    question = {"ask": "all", "parts": {"facts": {"ask": "facts"}, "gpus": {"ask": "gpus"}}}
+    facts = host_facts(jobs.ask_nodes(names, question, FACTS_TIMEOUT_S, spec.place.python))
+    if missing := [name for name in names if name not in facts]:
+        _log(f"no hardware facts of {', '.join(missing)}: unlike nodes would not be noticed")
+    return facts
+
+
+def _log_rendezvous(attempt: AttemptPaths, facts: Mapping[str, HostFacts], spec: RunSpec) -> bool:
+    """Where the ranks of each node meet, and by which of its interfaces; False where that is not known yet."""
+    record = from_json_or_none(NodesRecord, files.read_json(attempt.nodes_record))
+    if record is None:
+        return False
+    for node in record.nodes:
+        nics = facts[node.name].interfaces if node.name in facts else {}
+        used = match_nccl_interfaces(spec.place.interface, nics) if spec.place.interface else list(nics)
+        shown = ", ".join(f"{name} {' '.join(nics[name])}" for name in used) or "unknown"
+        _log(f"{node.name}: {node.ranks} ranks from {node.first_rank}, rendezvous {record.master_addr}:{record.master_port}, NIC {shown}")
+    return True
 
 
 def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str]) -> AttemptPaths:
@@ -116,6 +159,11 @@ def _start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> Started
 
 
 def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, environ: Mapping[str, str]) -> RunOutcome:
+    closed = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
+    if closed is not None:
+        # The run has gone on without this program: what it did since counts for nothing.
+        _log(f"attempt {attempt.number} was closed meanwhile ({closed.detail}); '{outcome.outcome.value}' of this program is not kept")
+        return closed
     if outcome.outcome is Outcome.OK:
         return close_attempt(attempt, outcome)
     if signals.ended:

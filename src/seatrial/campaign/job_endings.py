@@ -1,14 +1,20 @@
-"""How the attempt of a job ended, where the job itself could not record it: from Slurm's state and what the program in the job saw last."""
+"""How the attempt of a job ended, where the job itself could not record it: from Slurm's state and what the program in the job saw last.
+
+`stop_jobs(paths)` ends the jobs of a campaign that no harness follows, by what its folder tells of them.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
 
+from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import read_lifetime
+from seatrial.collect.attempt_files import read_spec
 from seatrial.core import files
-from seatrial.core.paths import AttemptPaths
-from seatrial.launch.places.slurm import started
+from seatrial.core.errors import CampaignError
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.launch.places.slurm import started, submitted
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
@@ -72,6 +78,38 @@ def requeued(attempt: AttemptPaths, spec: RunSpec, job: str, restarts: int) -> R
     cause, what = _STATES.get(known, (Cause.JOB_REQUEUED, "")) if known in ("PREEMPTED", "NODE_FAIL") else (Cause.JOB_REQUEUED, "")
     detail = f"Slurm requeued job {job}" + (f": it {what}" if what else " (preempted, a lost node, or by hand)")
     return with_cause(_as_seen(attempt, spec), cause, detail)
+
+
+def stop_jobs(paths: CampaignPaths) -> dict[str, bool]:
+    """End the jobs of a folder that no harness owns: ranks that run halt softly, jobs that wait are cancelled. Job → whether it ran."""
+    attempts = [one for run in paths.runs() for one in run.attempts() if one.job_script.exists() and not one.outcome.exists()]
+    if not attempts:
+        return {}
+    known = slurm.own_jobs()
+    if known is None:
+        raise CampaignError(f"Slurm does not answer: try again later, or cancel the jobs of {paths.folder} with scancel")
+    by_comment = {status.comment: job for job, status in known.items()}
+    stopped: dict[str, bool] = {}
+    for attempt in attempts:
+        found = submitted(attempt)
+        job = found.job if found else by_comment.get(str(attempt.folder.absolute()), "")
+        if job in known and not known[job].is_over:
+            stopped[job] = not known[job].is_queued
+            _stop_job(attempt, job, runs=stopped[job])
+    return stopped
+
+
+def _stop_job(attempt: AttemptPaths, job: str, *, runs: bool) -> None:
+    if runs:
+        files.write_json(attempt.job_stop, {"t": time.time()})
+        return
+    answer = slurm.cancel(job)
+    if not answer.ok:
+        raise CampaignError(f"Slurm job {job} could not be cancelled ({answer.problem}): try again, or `scancel {job}`")
+    spec = read_spec(attempt)[0]
+    if spec is not None:
+        # Without an outcome the next `seatrial run` would take it for cancelled by somebody else, and leave the run once more.
+        close_attempt(attempt, with_cause(_as_seen(attempt, spec), Cause.USER, f"stopped by the user; Slurm job {job} was cancelled"))
 
 
 def _as_seen(attempt: AttemptPaths, spec: RunSpec) -> RunOutcome:

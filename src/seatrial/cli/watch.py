@@ -210,12 +210,27 @@ def _is_over(attempt: AttemptPaths) -> bool:
 def stop(out: Folder) -> int:
     """Ask a running campaign to stop: the run under way is ended, results are written, what is finished stays.
 
-    Works from another host on a shared file system too. The same `run` or `sweep` command resumes the campaign.
+    Works from another host on a shared file system too, and for Slurm jobs whose harness is gone. The same `run` or `sweep` command
+    resumes the campaign.
     """
     from seatrial.campaign.lock import request_stop
 
     owner = request_stop(CampaignPaths(out))
     if owner is None:
-        raise CampaignError(f"no campaign is running in {out}: name the folder that a running `seatrial run` or `sweep` writes to")
+        return _stop_jobs(out)
     print(f"asked process {owner.pid} on {owner.host} to stop; it ends its run and writes the results so far")
+    return 0
+
+
+def _stop_jobs(out: Path) -> int:
+    from seatrial.campaign.job_endings import stop_jobs
+
+    stopped = stop_jobs(CampaignPaths(out))
+    if not stopped:
+        raise CampaignError(f"no campaign is running in {out}: name the folder that a running `seatrial run` or `sweep` writes to")
+    halted, cancelled = (", ".join(job for job, ran in stopped.items() if ran is how) for how in (True, False))
+    if halted:
+        print(f"asked Slurm job {halted} to stop; its ranks halt, and it writes its outcome")
+    if cancelled:
+        print(f"cancelled Slurm job {cancelled}, which was waiting")
     return 0

@@ -38,6 +38,8 @@ class Allocation:
     """Each host's share, by node_rank; empty for a run on this machine alone."""
     node: Node | None = None
     """The share that a command is built for; None as above."""
+    rendezvous_id: str = ""
+    """The scheduler's job, by which torchrun's nodes recognise each other; empty without one."""
     resume_from: str = ""
     """The folder of an earlier attempt whose checkpoint the ranks go on from; empty for a start at step 0."""
 

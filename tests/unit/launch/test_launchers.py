@@ -52,6 +52,13 @@ def test_single_process_gets_no_rendezvous() -> None:
     assert not {"RANK", "WORLD_SIZE", "MASTER_PORT", "OMP_NUM_THREADS"} & set(command.env)
 
 
+def test_the_job_is_torchruns_rendezvous_id_unless_the_user_has_a_rendezvous() -> None:
+    for typed, given in (((), True), (("--rdzv-endpoint=localhost:0",), False)):
+        spec = make_spec(CWD, kind="torchrun", launcher_args=typed, ranks=2)
+        argv = command_for(spec, replace(allocation_for(spec), rendezvous_id="4711"), ATTEMPT).argv
+        assert ("--rdzv-id" in argv) is given and (not given or argv[argv.index("--rdzv-id") + 1] == "4711")
+
+
 def test_plans_own_master_port_is_kept() -> None:
     spec = make_spec(CWD, ranks=2, env={"MASTER_PORT": "12345"})
     command = command_for(spec, allocation_for(spec), ATTEMPT)

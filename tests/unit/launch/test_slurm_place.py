@@ -84,3 +84,9 @@ def test_a_job_with_fewer_nodes_than_planned_is_no_run() -> None:
 def test_srun_gets_all_cpus_of_the_smallest_node() -> None:
     argv = srun_argv("n2", ["true"], {"SLURM_JOB_CPUS_PER_NODE": "64(x2),32"})
     assert argv[:5] == ["srun", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--overlap"] and "--cpus-per-task=32" in argv
+
+
+@pytest.mark.parametrize(("place", "base"), [({}, 20_000 + 200 * (4711 % 60)), ({"port_base": 9000}, 9000), ({"port": 29500}, None)])
+def test_the_port_is_looked_for_by_job_unless_the_plan_names_one(place: dict[str, int], base: int | None) -> None:
+    spec = replace(SPEC, place=replace(SPEC.place, **place))  # type: ignore[arg-type]
+    assert nodes_of_job(spec, {"SLURM_JOB_ID": "4711"}, ["a", "b"]).place.port_base == base

@@ -91,6 +91,8 @@ def _torchrun_options(typed: Container[str], allocation: Allocation, own: Attemp
         added += ["--nproc-per-node", str(allocation.local_ranks)]
     if not any(name in typed for name in TORCHRUN_RENDEZVOUS):
         added += ["--master-addr", allocation.master_addr, "--master-port", str(allocation.master_port)]
+        if allocation.rendezvous_id:
+            added += ["--rdzv-id", allocation.rendezvous_id]
     if "log_dir" not in typed:
         added += ["--log-dir", str(own.rank_logs)]
     if "redirects" not in typed and "tee" not in typed:

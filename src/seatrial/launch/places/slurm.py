@@ -7,6 +7,7 @@ its login node can go away, and another one picks the jobs up: all there is to k
     submit(attempt, order)       job.sbatch, job_order.json → sbatch → job.json
     submitted(attempt)           what an earlier process submitted
     nodes_of_job(spec)           in the job: the spec with the nodes that Slurm gave to it
+    ask_nodes(names, question)   in the job: what each of them answers
 """
 
 from __future__ import annotations
@@ -22,25 +23,30 @@ from seatrial.core.errors import LaunchError
 from seatrial.core.files import read_json, write_json, write_private_json, write_text
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.agents import module_argv
+from seatrial.launch.agents import answers_argv, module_argv
+from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
+from seatrial.records.launch import Reply
 from seatrial.records.plan import RunSpec
 
 JOB_MODULE = "seatrial.campaign.job"
 JOB_NAME_LENGTH = 60
+# 60 ranges of as many ports as are tried, all below those that the kernel gives to clients.
+FIRST_PORT, PORTS_OF_JOB, PORT_RANGES = 20_000, 200, 60
 NOT_SHARED = 66
 """Exit code of a job whose node does not see the attempt's folder."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+&|()\[\]*-]*")
 
 
-def submit(attempt: AttemptPaths, order: JobOrder, call: Callable[[Sequence[str]], slurm.Answer] = slurm.call) -> SubmittedJob | None:
+def submit(attempt: AttemptPaths, order: JobOrder, call: Callable[[Sequence[str]], slurm.Answer] | None = None) -> SubmittedJob | None:
     """Submit the attempt; None where the controller does not answer, and nobody knows yet whether it took the job. LaunchError where it
     refused it."""
     write_private_json(attempt.job_order, to_json(order))
     write_text(attempt.job_script, script(order.spec, attempt))
-    answer = call(["sbatch", "--parsable", str(attempt.job_script)])
+    answer = (call or slurm.call)(["sbatch", "--parsable", str(attempt.job_script)])
     if answer.unreachable:
         return None
     if not answer.ok:
@@ -136,4 +142,18 @@ def nodes_of_job(spec: RunSpec, environ: Mapping[str, str] = os.environ, names: 
     if len(found) != spec.place.nodes:
         raise LaunchError(f"the job has {len(found)} nodes ({', '.join(found) or 'unknown'}) and the plan {spec.place.nodes}: see job.log")
     share = spec.place.ranks // len(found)
-    return replace(spec, place=replace(spec.place, hosts=tuple(HostSpec(name=name, ranks=share) for name in found)))
+    hosts = tuple(HostSpec(name=name, ranks=share) for name in found)
+    job = environ.get("SLURM_JOB_ID", "")
+    port_base = spec.place.port_base
+    if spec.place.port is None and port_base is None and job.isdecimal():
+        # Jobs that share a node look for a free port in different ranges.
+        port_base = FIRST_PORT + PORTS_OF_JOB * (int(job) % PORT_RANGES)
+    return replace(spec, place=replace(spec.place, hosts=hosts, port_base=port_base))
+
+
+def ask_nodes(names: Sequence[str], question: Mapping[str, object], timeout_s: float, python: str = "") -> dict[str, Reply]:
+    """In the job: every node's answer; the first of `names` is this node."""
+    answering = answers_argv(python)
+    commands = {name: answering if name == names[0] else tuple(srun_argv(name, answering)) for name in names}
+    with HostSessions(commands) as sessions:
+        return sessions.ask(dict.fromkeys(names, question), timeout_s)

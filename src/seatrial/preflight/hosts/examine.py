@@ -88,7 +88,7 @@ def _exchanged(ask: AskHosts, hosts_need: HostsNeed, nonce: str, fast: bool) -> 
     secret = secrets.token_hex(16)
     first = ask(exchanges.first_requests(hosts_need, nonce, fast, secret), exchanges.FIRST_TIMEOUT_S)
     files = {host: exchanges.file_of(nonce, number) for number, host in enumerate(exchanges.hosts_and_head(hosts_need))}
-    facts = _facts(first)
+    facts = host_facts(first)
     answers = Answers(first=first, facts=facts, files=files, fast=fast, labels=_labels(hosts_need, facts))
     try:
         answers = replace(answers, second=ask(exchanges.second_requests(hosts_need, nonce, answers), exchanges.SECOND_TIMEOUT_S))
@@ -107,7 +107,8 @@ def _labels(hosts_need: HostsNeed, facts: Mapping[str, HostFacts]) -> dict[str, 
     return {node: printable(f"{node} ({names[node]})") for node in hosts_need.names if names.get(node)}
 
 
-def _facts(replies: Mapping[str, Reply]) -> dict[str, HostFacts]:
+def host_facts(replies: Mapping[str, Reply]) -> dict[str, HostFacts]:
+    """Of the hosts that answered the questions `facts` and `gpus`."""
     found = {}
     for host, reply in replies.items():
         answer = answer_part(replies, host, "facts")

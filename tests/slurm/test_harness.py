@@ -1,0 +1,88 @@
+"""What the harness does with its jobs: it goes away and comes back, stops, waits for a controller and a queue, keeps two in flight."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from seatrial.records.outcome import Cause, Outcome
+from tests.slurm.campaigns import LONG, ONE_NODE, SOME_SECONDS, JobCampaign, ended, started
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_a_harness_that_goes_away_and_another_that_picks_up(campaign: JobCampaign, number: int) -> None:
+    running = started(campaign, SOME_SECONDS)
+    job = campaign.job()
+    running.signal(number)
+    campaign.wait(lambda: not running.running, lambda: running.output)
+    assert campaign.slurm.state(job) == "RUNNING"
+    campaign.run(SOME_SECONDS)
+    assert campaign.outcome().outcome is Outcome.OK and campaign.job() == job
+    assert not campaign.attempt(number=2).folder.exists()
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "stop on another node"])
+def test_a_stop_halts_the_ranks_and_ends_the_job(campaign: JobCampaign, how: str) -> None:
+    running = started(campaign, LONG)
+    if how == "Ctrl-C":
+        running.signal(signal.SIGINT)
+    else:
+        campaign.hosts.run("node2", ["seatrial", "stop", campaign.out.folder], check=True)
+        campaign.hosts.run("node2", ["seatrial", "logs", campaign.out.folder / "base_r1"], check=True)
+    ended(campaign, running, code=130)
+    outcome = campaign.outcome()
+    assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.USER)
+
+
+def test_a_second_harness_on_the_same_folder_is_refused(campaign: JobCampaign) -> None:
+    running = started(campaign, LONG)
+    assert "is in use by" in campaign.run(LONG, code=None)
+    assert len(campaign.slurm.jobs()) == 1 and not campaign.attempt(number=2).folder.exists()
+    running.signal(signal.SIGINT)
+    ended(campaign, running, code=130)
+
+
+def test_a_controller_that_is_away_for_a_while(campaign: JobCampaign) -> None:
+    running = started(campaign, SOME_SECONDS)
+    campaign.slurm.stop_controller()
+    # The time it is away is what is tested.
+    time.sleep(20)
+    campaign.slurm.start_controller()
+    ended(campaign, running, code=0, timeout_s=120.0)
+    assert campaign.outcome().outcome is Outcome.OK and not campaign.attempt(number=2).folder.exists()
+
+
+def test_a_full_queue_until_the_deadline(campaign: JobCampaign) -> None:
+    campaign.slurm.run("sbatch", "--nodes=2", "--exclusive", "--output=/dev/null", "--job-name=other", "--wrap=sleep 600")
+    try:
+        text = campaign.run({**ONE_NODE, "place": {**ONE_NODE["place"], "queue_s": "4s"}}, code=3)
+        outcome = campaign.outcome()
+        assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.JOB_QUEUE_DEADLINE)
+        assert "was still waiting after 4 s, and was cancelled: 1 of 1 runs left" in text
+    finally:
+        campaign.slurm.run("scancel", "--name=other")
+
+
+def test_two_jobs_in_flight_on_different_nodes(campaign: JobCampaign) -> None:
+    campaign.run({**SOME_SECONDS, "repeats": 3, "place": {**SOME_SECONDS["place"], "jobs": 2}})
+    records = sorted((campaign.start_record(run.attempt(1)) for run in campaign.out.runs()), key=lambda record: record.started_t)
+    first, second, _ = records
+    assert {first.nodes, second.nodes} == {("node1",), ("node2",)}
+    assert second.started_t < campaign.outcome("base_r1").ended_t, "the second was started while the first ran"
+
+
+def test_a_stop_without_a_harness_ends_the_jobs_that_the_folder_names(campaign: JobCampaign) -> None:
+    plan = {**LONG, "repeats": 2, "place": {**LONG["place"], "nodes": 2, "jobs": 2}}
+    running = started(campaign, plan, ranks=2)
+    campaign.wait(lambda: len(campaign.slurm.jobs()) == 2, lambda: running.output)
+    shown = campaign.hosts.run("node2", ["seatrial", "watch", campaign.out.folder, "--once"], check=True).stdout
+    assert "base_r1" in shown, shown
+    running.kill()
+    text = campaign.hosts.run("node2", ["seatrial", "stop", campaign.out.folder], check=True).stdout
+    assert f"asked Slurm job {campaign.job('base_r1')} to stop" in text and f"cancelled Slurm job {campaign.job('base_r2')}" in text
+    campaign.wait(lambda: campaign.attempt("base_r1").outcome.exists(), lambda: text)
+    for run in ("base_r1", "base_r2"):
+        outcome = campaign.outcome(run)
+        assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.USER)

@@ -1,0 +1,300 @@
+"""Runs as jobs of a Slurm that answers what each test says, by a clock of its own: what becomes of a job, whatever state it ends in."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.campaign import job as job_program
+from seatrial.campaign.interrupts import Urgency
+from seatrial.campaign.job import JobSignals, run_attempt
+from seatrial.campaign.job_endings import ended_by_slurm, judge_job, stop_jobs
+from seatrial.campaign.jobs import MAX_AGAIN, JobLoop
+from seatrial.campaign.one_run import close_attempt
+from seatrial.campaign.schedule import Schedule
+from seatrial.core import files
+from seatrial.core.errors import CampaignError
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.machine import slurm
+from seatrial.machine.slurm import FORGOTTEN, Answer, JobStatus
+from seatrial.records.codec import from_json, to_json
+from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec, SlurmSpec
+from tests.unit.analyse import factory
+
+SPEC = factory.spec("mb8", 1, place=PlaceSpec(kind="slurm", slurm=SlurmSpec(partition="gpu")))
+AWAY = Answer(returncode=1, stderr="slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+OK = RunOutcome(run=SPEC.run, attempt=1, hash=SPEC.hash, outcome=Outcome.OK, duration_s=1.0)
+
+
+class FakeSlurm:
+    """Jobs begin as RUNNING; `ends` is what becomes of each when the loop has slept. A state of None is one that squeue does not list."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_m = 0.0
+        self.states: dict[str, str | None] = {}
+        self.comments: dict[str, str] = {}
+        self.cancelled: list[str] = []
+        self.accounting: dict[str, str] = {}
+        self.away: set[str] = set()
+        """Programs that get no answer."""
+        self.takes_unanswered = False
+        """Whether a job is taken though sbatch got no answer."""
+        self.later: list[tuple[float, Callable[[], object]]] = []
+        monkeypatch.setattr(slurm, "call", self.call)
+
+    def at(self, now_m: float, do: Callable[[], object]) -> None:
+        self.later.append((now_m, do))
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_m += duration_s
+        assert self.now_m < 500, "the loop does not end"
+        due = [one for one in self.later if one[0] <= self.now_m]
+        self.later = [one for one in self.later if one[0] > self.now_m]
+        for _, do in due:
+            do()
+
+    def call(self, argv: Sequence[str], timeout_s: float = 0.0) -> Answer:
+        program = argv[0]
+        taken = self._submit(argv) if program == "sbatch" and (program not in self.away or self.takes_unanswered) else ""
+        if program in self.away:
+            return AWAY
+        if program == "squeue":
+            rows = [f"{job}|{state}|None|node1|{self.comments[job]}" for job, state in self.states.items() if state is not None]
+            return Answer(returncode=0, stdout="\n".join(rows))
+        if program == "sacct":
+            state = self.accounting.get(argv[-2].partition("=")[2])
+            return Answer(returncode=0, stdout=f"{state}|None|node1\n") if state else Answer(returncode=1, stderr="accounting is disabled")
+        if program == "scancel":
+            self.cancelled.append(argv[1])
+            self.states[argv[1]] = "CANCELLED"
+        return Answer(returncode=0, stdout=taken)
+
+    def _submit(self, argv: Sequence[str]) -> str:
+        job = str(len(self.states) + 1)
+        self.states[job] = "RUNNING"
+        self.comments[job] = str(Path(argv[-1]).parent)
+        return f"{job}\n"
+
+
+class Listening:
+    """A listener that counts attempts and keeps outcomes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[RunOutcome] = []
+
+    def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
+        self.outcomes.append(outcome)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+class NoInterrupts:
+    hung_up = False
+    urgency = Urgency.NONE
+
+    def stop_requested(self) -> bool:
+        return self.urgency is not Urgency.NONE
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    return FakeSlurm(monkeypatch)
+
+
+def loop_of(out: Path, fake: FakeSlurm, interrupts: Any = None, specs: Sequence[RunSpec] = (SPEC,)) -> tuple[JobLoop, Schedule]:
+    # Two of them: no training, which would look for checkpoints.
+    plan = CampaignPlan(name="p", output=str(out), runs=(*specs, replace(SPEC, run="other")))
+    paths = CampaignPaths(out)
+    loop = JobLoop(plan, "", paths, interrupts or NoInterrupts(), Listening(), monotonic=lambda: fake.now_m, sleep=fake.sleep)
+    return loop, Schedule(specs, {}, monotonic=lambda: fake.now_m)
+
+
+def run(out: Path, fake: FakeSlurm, interrupts: Any = None) -> tuple[JobLoop, list[RunOutcome]]:
+    loop, schedule = loop_of(out, fake, interrupts)
+    loop.run(schedule, lambda *_: False)
+    assert isinstance(loop.listener, Listening)
+    return loop, loop.listener.outcomes
+
+
+def stored(out: Path, number: int = 1) -> RunOutcome:
+    return from_json(RunOutcome, files.read_json(CampaignPaths(out).run(SPEC.run).attempt(number).outcome))
+
+
+def set_states(fake: FakeSlurm, state: str | None) -> None:
+    fake.states = {job: state if known == "RUNNING" else known for job, known in fake.states.items()}
+
+
+def attempt_1(out: Path) -> AttemptPaths:
+    return CampaignPaths(out).run(SPEC.run).attempt(1)
+
+
+def finish(out: Path, fake: FakeSlurm, state: str | None) -> None:
+    close_attempt(attempt_1(out), OK)
+    set_states(fake, state)
+
+
+JUDGED = [
+    ("TIMEOUT", Outcome.INTERRUPTED, Cause.JOB_TIME_LIMIT, "reached its time limit"),
+    ("DEADLINE", Outcome.INTERRUPTED, Cause.JOB_TIME_LIMIT, "reached its deadline"),
+    ("NODE_FAIL", Outcome.INTERRUPTED, Cause.JOB_NODE_FAILED, "lost a node (node7)"),
+    ("PREEMPTED", Outcome.INTERRUPTED, Cause.JOB_PREEMPTED, "was preempted"),
+    ("CANCELLED", Outcome.INTERRUPTED, Cause.JOB_CANCELLED, "was cancelled"),
+    (FORGOTTEN, Outcome.INTERRUPTED, Cause.JOB_LOST, "does not know it any more"),
+    ("OUT_OF_MEMORY", Outcome.FAILED, Cause.HOST_OOM, "more memory than it was given"),
+    ("COMPLETED", Outcome.FAILED, Cause.JOB_FAILED, "ended as COMPLETED before the run had begun: slurmstepd: no such file"),
+    ("FAILED", Outcome.FAILED, Cause.JOB_FAILED, "ended as FAILED before the run had begun: slurmstepd: no such file"),
+]
+
+
+@pytest.mark.parametrize(("state", "how", "cause", "text"), JUDGED)
+def test_a_job_that_left_no_outcome_is_judged_by_its_state(tmp_path: Path, state: str, how: Outcome, cause: Cause, text: str) -> None:
+    attempt = AttemptPaths(tmp_path)
+    attempt.job_log.write_text("slurmstepd: no such file\n")
+    outcome = judge_job(attempt, SPEC, "12", JobStatus(state=state, nodes="node7"))
+    assert (outcome.outcome, outcome.cause) == (how, cause) and text in outcome.detail and outcome.action
+
+
+def test_what_the_program_in_the_job_saw_is_kept_and_slurm_adds_the_cause(tmp_path: Path) -> None:
+    attempt = AttemptPaths(tmp_path)
+    seen = ended_by_slurm(replace(OK, duration_s=7.0))
+    files.write_json(attempt.job_outcome, to_json(seen))
+    outcome = judge_job(attempt, SPEC, "12", JobStatus(state="PREEMPTED"))
+    assert outcome.cause is Cause.JOB_PREEMPTED and outcome.duration_s == seen.duration_s
+
+
+@pytest.mark.parametrize(
+    ("state", "submissions"),
+    [("CANCELLED", 1), ("TIMEOUT", 1), ("COMPLETED", 1), ("OUT_OF_MEMORY", 1), ("NODE_FAIL", 1 + MAX_AGAIN), ("PREEMPTED", 1 + MAX_AGAIN)],
+)
+def test_how_often_a_run_is_submitted_whose_jobs_all_end_alike(tmp_path: Path, fake: FakeSlurm, state: str, submissions: int) -> None:
+    for turn in range(1, 20):
+        fake.at(turn * 10.0, lambda: set_states(fake, state))
+    loop, outcomes = run(tmp_path, fake)
+    assert len(fake.states) == len(outcomes) == submissions
+    # Each attempt has its outcome, and what is to be run again is said to be left.
+    assert [stored(tmp_path, number + 1) for number in range(submissions)] == outcomes
+    assert (SPEC.run in loop.set_aside) == (outcomes[-1].outcome is Outcome.INTERRUPTED)
+
+
+def test_a_controller_that_does_not_answer_is_waited_for(tmp_path: Path, fake: FakeSlurm) -> None:
+    fake.at(2.0, lambda: fake.away.update({"squeue", "sacct"}))
+    fake.at(20.0, lambda: finish(tmp_path, fake, None))
+    fake.at(200.0, fake.away.clear)
+    _, outcomes = run(tmp_path, fake)
+    assert [one.outcome for one in outcomes] == [Outcome.OK] and len(fake.states) == 1 and fake.now_m >= 200
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_submission_without_an_answer_is_one_job_in_the_end(tmp_path: Path, fake: FakeSlurm, taken: bool) -> None:
+    fake.away.update({"sbatch", "squeue"})
+    fake.takes_unanswered = taken
+    fake.at(30.0, fake.away.clear)
+    fake.at(60.0, lambda: finish(tmp_path, fake, "COMPLETED"))
+    _, outcomes = run(tmp_path, fake)
+    assert [one.outcome for one in outcomes] == [Outcome.OK] and len(fake.states) == 1
+    assert from_json(SubmittedJob, files.read_json(attempt_1(tmp_path).job)).job == "1"
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", None])
+def test_an_outcome_that_the_file_system_shows_late_counts(tmp_path: Path, fake: FakeSlurm, state: str | None) -> None:
+    fake.at(10.0, lambda: set_states(fake, state))
+    fake.at(14.0, lambda: close_attempt(attempt_1(tmp_path), OK))
+    _, outcomes = run(tmp_path, fake)
+    assert [one.outcome for one in outcomes] == [Outcome.OK]
+
+
+@pytest.mark.parametrize(("accounted", "cause"), [("CANCELLED by 0", Cause.JOB_CANCELLED), ("", Cause.JOB_LOST)])
+def test_a_job_that_squeue_has_forgotten(tmp_path: Path, fake: FakeSlurm, accounted: str, cause: Cause) -> None:
+    fake.accounting["1"] = accounted
+    fake.at(10.0, lambda: set_states(fake, None))
+    assert [one.cause for one in run(tmp_path, fake)[1]] == [cause]
+
+
+def test_a_job_of_an_earlier_harness_is_picked_up_and_not_submitted_again(tmp_path: Path, fake: FakeSlurm) -> None:
+    interrupts = NoInterrupts()
+    fake.at(5.0, lambda: setattr(interrupts, "hung_up", True))
+    assert run(tmp_path, fake, interrupts)[1] == [] and fake.cancelled == []
+    fake.at(20.0, lambda: finish(tmp_path, fake, "COMPLETED"))
+    assert [one.outcome for one in run(tmp_path, fake)[1]] == [Outcome.OK] and len(fake.states) == 1
+
+
+def test_a_stop_that_no_rank_follows_cancels_the_job_in_the_end(tmp_path: Path, fake: FakeSlurm) -> None:
+    interrupts = NoInterrupts()
+    fake.at(5.0, lambda: setattr(interrupts, "urgency", Urgency.STOP))
+    # A controller that is away when it is to be cancelled is asked again.
+    fake.at(6.0, lambda: fake.away.add("scancel"))
+    fake.at(100.0, fake.away.clear)
+    _, outcomes = run(tmp_path, fake, interrupts)
+    assert [(one.outcome, one.cause) for one in outcomes] == [(Outcome.INTERRUPTED, Cause.USER)] and fake.cancelled == ["1"]
+    assert attempt_1(tmp_path).job_stop.exists()
+
+
+def test_a_stop_without_a_harness(tmp_path: Path, fake: FakeSlurm) -> None:
+    paths = CampaignPaths(tmp_path)
+    assert stop_jobs(paths) == {}
+    interrupts = NoInterrupts()
+    fake.at(5.0, lambda: setattr(interrupts, "hung_up", True))
+    run(tmp_path, fake, interrupts)
+    fake.away.add("squeue")
+    with pytest.raises(CampaignError, match="Slurm does not answer"):
+        stop_jobs(paths)
+    fake.away.clear()
+    # Its number was never written down.
+    attempt_1(tmp_path).job.unlink()
+    assert stop_jobs(paths) == {"1": True} and attempt_1(tmp_path).job_stop.exists() and fake.cancelled == []
+    fake.states["1"] = "PENDING"
+    assert stop_jobs(paths) == {"1": False} and fake.cancelled == ["1"] and stored(tmp_path).cause is Cause.USER
+    assert stop_jobs(paths) == {}
+
+
+ENVIRON = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "node1"}
+
+
+@pytest.fixture
+def ordered(tmp_path: Path, fake: FakeSlurm) -> Iterator[AttemptPaths]:
+    """An attempt whose job has been submitted; signal handlers are as before afterwards."""
+    attempt = AttemptPaths(tmp_path / SPEC.run / "attempt-1")
+    attempt.folder.mkdir(parents=True)
+    files.write_json(attempt.job_order, to_json(JobOrder(spec=SPEC)))
+    files.write_json(attempt.job, to_json(SubmittedJob(job="12")))
+    attempt.job_script.write_text("#!/bin/bash\n")
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
+    yield attempt
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_program_that_slurm_lost_sight_of_ends_and_leaves_the_later_outcome(
+    ordered: AttemptPaths, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its slurmd is dead, and Slurm starts the job again on another node: two programs of one job at a time."""
+    monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
+    ended: list[Urgency] = []
+
+    def second(spec: RunSpec, attempt: AttemptPaths, *_: Any, **__: Any) -> RunOutcome:
+        assert attempt.number == 2
+        return replace(OK, attempt=2)
+
+    def first(spec: RunSpec, attempt: AttemptPaths, signals: JobSignals, *_: Any, **__: Any) -> RunOutcome:
+        assert attempt.number == 1 and signals.urgency is Urgency.NONE
+        monkeypatch.setattr(job_program, "run_to_outcome", second)
+        assert run_attempt(ordered, {**ENVIRON, "SLURM_RESTART_COUNT": "1"}).outcome is Outcome.OK
+        monkeypatch.setattr(job_program, "STOP_POLL_S", 0.0)
+        ended.append(signals.urgency)
+        return OK
+
+    monkeypatch.setattr(job_program, "run_to_outcome", first)
+    assert run_attempt(ordered, ENVIRON).cause is Cause.JOB_REQUEUED
+    assert ended == [Urgency.KILL]
+    attempts = [ordered, AttemptPaths(ordered.folder.with_name("attempt-2"))]
+    found = [from_json(RunOutcome, files.read_json(one.outcome)) for one in attempts]
+    assert [(one.outcome, one.cause) for one in found] == [(Outcome.INTERRUPTED, Cause.JOB_REQUEUED), (Outcome.OK, Cause.NONE)]
+    assert [from_json(StartedJob, files.read_json(one.job_start)).restarts for one in attempts] == [0, 1]
