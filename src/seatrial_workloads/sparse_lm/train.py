@@ -36,7 +36,7 @@ from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, write_audit
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
 from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text
-from seatrial_workloads.sparse_lm.limits import YES, check_long_run
+from seatrial_workloads.sparse_lm.limits import CONFIRMS, EXIT_CODES, YES, check_long_run
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import NAN_LOSS, PATH_SETTINGS, Reporter, RunInfo
@@ -56,7 +56,7 @@ class NotFinite(RuntimeError):
 def main(argv: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else list(argv)
     yes = YES in arguments
-    start = load_settings(Settings, [argument for argument in arguments if argument != YES])
+    start = load_settings(Settings, [argument for argument in arguments if argument != YES], f"{YES}: {CONFIRMS}. {EXIT_CODES}")
     try:
         if rank_and_world_size(os.environ)[0] == 0:
             check_folder_unused(start.run_dir)
