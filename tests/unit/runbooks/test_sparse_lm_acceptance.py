@@ -10,6 +10,7 @@ import pytest
 
 from seatrial_runbooks.sparse_lm.acceptance import Row, acceptance_rows, exit_code
 from seatrial_runbooks.sparse_lm.phases import PHASES, RECORDS, Target
+from seatrial_runbooks.sparse_lm.validate import main
 
 GPUS = {"cpu": False, "num_gpus": 2}
 V2, BUCKET, PROFILE = "selection v2 at least", "a bucket size selected", "the host's share"
@@ -108,3 +109,12 @@ def test_buckets_of_one_rank_and_a_profile_on_a_gpu(target: Target) -> None:
         summary.write_text(f"run_id x\nhost share {share} % of 1.0 ms: no kernel ran in it\n{stage}")
         assert row(target, PROFILE).status == status
         assert row(target, PROFILE).found == f"host share {share} %; nsa.sel.ranges_v2 present; top frame loop"
+
+
+def test_figures_of_the_cpu_are_not_judged_as_those_of_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = ["--only", "acceptance", "--out", str(tmp_path / "out")]
+    assert main([*tables, "--cpu"]) == 3
+    assert main(tables) == 1
+    assert "has a validation on the CPU: add --cpu, or give another --out" in capsys.readouterr().err
+    assert main(["--only", "acceptence"]) == 1
+    assert "did you mean 'acceptance'" in capsys.readouterr().err
