@@ -55,13 +55,12 @@ class DenseAttention(nn.Module):  # type: ignore[misc]
         self.project_in = nn.Linear(shape.dim, sum(self.widths), bias=False)
         self.project_out = nn.Linear(shape.n_heads * shape.d_v, shape.dim, bias=False)
 
-    def forward(self, hidden: Tensor, layout: Any, cache: object = None) -> Tensor:
+    def forward(self, hidden: Tensor, layout: Any, cache: object = None) -> tuple[Tensor, None]:
         parts = zip(self.project_in(hidden).split(self.widths, dim=-1), (self.shape.d_k, self.shape.d_k, self.shape.d_v), strict=True)
         query, key, value = (part.unflatten(-1, (-1, width)).transpose(1, 2) for part, width in parts)
         query, key = (rotate(part, layout.cos, layout.sin) for part in (query, key))
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-        out: Tensor = self.project_out(mixed.transpose(1, 2).flatten(2))
-        return out
+        return self.project_out(mixed.transpose(1, 2).flatten(2)), None
 
 
 def dense_twin(shape: ModelShape) -> SparseLM:

@@ -23,7 +23,9 @@ ONE_RANK = "a single rank exchanges no gradients"
 LEAST_RATIO = 100.0
 MOST_HOST_SHARE = 0.5
 RATIO = re.compile(r"v2_performance_improvement: .*ratio (\d+)x")
-HOST_SHARE = re.compile(r"^host share ([\d.]+)%", re.MULTILINE)
+HOST_SHARE = re.compile(r"^host share ([\d.]+) ?%", re.MULTILINE)
+# The reason of the skipped test.
+NO_CUDA = "NOT TESTED: no CUDA device"
 STAGE = "nsa.sel.ranges_v2"
 
 
@@ -44,6 +46,7 @@ class Row:
 def acceptance_rows(target: Target) -> list[Row]:
     """Every criterion, in the order of the procedure."""
     return [
+        *_findings(target, "baseline", "runbook", "baseline"),
         *_throughput(target),
         _tests_row(target, "v2", "runbook", "selection v2 equals v1 on every pattern", "test_selection_v2_equiv.py"),
         _tests_row(target, "parity", "runbook", "the heads of a group read the same blocks", "test_group_consistency.py"),
@@ -152,17 +155,30 @@ def _compression(target: Target) -> Row:
 
 
 def _best_bucket(target: Target) -> Row:
-    title = "best bucket size"
+    """One is selected: the proven winner, or where the sizes are indistinguishable the steadiest of them, which is then no winner."""
+    title = "a bucket size selected: the highest mean, of tied ones the steadiest"
     summary = read_json(target.campaign("buckets").summary_json)
     if summary is None:
-        return Row(source="runbook", criterion=title, status=NOT_TESTED, found=_not_run(target, "buckets") or "no summary")
+        reason = _not_run(target, "buckets")
+        found = reason or "the bucket sweep left no summary.json"
+        return Row(source="runbook", criterion=title, status=NOT_TESTED if reason else FAIL, found=found)
     file = str(target.campaign("buckets").ranked_groups)
-    sentence = str(summary.get("winners") or "no winner").partition(" Latency winner")[0]
     ranks = {attempt_world_size(attempt) for attempt in attempts(target, "buckets")}
-    if target.cpu or ranks <= {1}:
+    if target.cpu or ranks == {1}:
         return Row(source="runbook", criterion=title, status=NOT_TESTED, found=NO_SPEED if target.cpu else ONE_RANK, file=file)
-    status = PASS if summary.get("best") else UNDECIDED
+    sentence = str(summary.get("winners") or "no winner").partition(" Latency winner")[0]
+    status = PASS if _is_selected(summary.get("ranking") or {}) else UNDECIDED
     return Row(source="runbook", criterion=title, status=status, found=sentence, file=file, n=len(summary.get("runs", ())))
+
+
+def _is_selected(ranking: Mapping[str, Any]) -> bool:
+    """By a difference beyond the noise, or by a tie that intervals show. An order without intervals, of runs without a steady state, or of
+    groups that differ in more than the bucket is no evidence."""
+    if ranking.get("decided"):
+        return True
+    others = [row for row in ranking.get("groups", ()) if row["can_win"] and row["ratio"] is not None]
+    is_tie = any(row["tied"] for row in others) and all(row["ratio"]["low"] is not None for row in others)
+    return bool(ranking.get("recommended") and is_tie and not ranking.get("confounded"))
 
 
 def attempt_world_size(attempt: AttemptPaths) -> int | None:
@@ -192,9 +208,18 @@ def _v2_ratio(target: Target) -> Row:
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     match = RATIO.search(text)
     if match is None:
-        return Row(source="ours", criterion=title, status=NOT_TESTED, found=_not_run(target, "v2") or "no CUDA device")
+        return _no_ratio(target, title, text)
     status = PASS if float(match[1]) >= LEAST_RATIO else FAIL
     return Row(source="ours", criterion=title, status=status, found=match[0].removeprefix("v2_performance_improvement: "), file=str(log))
+
+
+def _no_ratio(target: Target, title: str, text: str) -> Row:
+    reason, skipped = _not_run(target, "v2"), NO_CUDA in text
+    log = str(target.log("v2")) if text else ""
+    if reason or skipped:
+        return Row(source="ours", criterion=title, status=NOT_TESTED, found=reason or "no CUDA device", file="" if reason else log)
+    last = text.strip().splitlines()[-1] if text.strip() else "no output"
+    return Row(source="ours", criterion=title, status=FAIL, found=f"the test printed no ratio: {last}", file=log)
 
 
 def _profile(target: Target) -> Row:

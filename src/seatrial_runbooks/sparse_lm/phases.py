@@ -19,6 +19,7 @@ import yaml
 
 from seatrial.cli.plan import PLANS
 from seatrial.cli.runbook import RUNBOOKS
+from seatrial.core.errors import UsageError
 from seatrial.core.files import read_json, write_json, write_text
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.outcome import Outcome
@@ -79,6 +80,17 @@ class Target:
         return read_json(self.out / RECORDS / f"{phase}.json") or {"exit_code": NOT_RUN, "why": "not run"}
 
 
+def check_kind(target: Target) -> None:
+    """Create the folder and note what it is of; raises UsageError where it is of the other kind: figures of a small model on the CPU must
+    not be judged as those of GPUs."""
+    path = target.out / RECORDS / "target.json"
+    noted = read_json(path)
+    if noted is not None and noted["cpu"] != target.cpu:
+        do = "add --cpu" if noted["cpu"] else "leave --cpu out"
+        raise UsageError(f"{target.out} has a validation on {'the CPU' if noted['cpu'] else 'GPUs'}: {do}, or give another --out")
+    write_json(path, {"cpu": target.cpu})
+
+
 def run_phase(phase: Phase, target: Target) -> int | None:
     """Run it and record how it ended; None where this machine cannot."""
     why = ""
@@ -103,7 +115,9 @@ def _run_plan(phase: Phase, target: Target) -> int:
     code = _run_campaign(path)
     if phase.name == "nvtx" and code and _has_stalled(target.campaign(phase.name)):
         # Auxiliary statistics are off already in this plan.
-        write_text(path, yaml.safe_dump({**plan_mapping(phase, target), "steps": PROFILE_STEPS_AFTER_STALL}, sort_keys=False))
+        mapping = plan_mapping(phase, target)
+        mapping["steps"] = min(mapping["steps"], PROFILE_STEPS_AFTER_STALL)
+        write_text(path, yaml.safe_dump(mapping, sort_keys=False))
         code = _run_campaign(path)
     return code
 

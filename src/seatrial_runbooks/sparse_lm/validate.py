@@ -22,7 +22,7 @@ from seatrial.machine.gpus import read_driver
 from seatrial_runbooks.command_line import StrictParser, count, echo, run_reporting_errors
 from seatrial_runbooks.sparse_lm.acceptance import acceptance_rows, as_markdown, exit_code
 from seatrial_runbooks.sparse_lm.deliverables import write_deliverables
-from seatrial_runbooks.sparse_lm.phases import PHASES, Target, run_phase
+from seatrial_runbooks.sparse_lm.phases import PHASES, Target, check_kind, run_phase
 
 ACCEPTANCE = "acceptance"
 NAMES = (*(phase.name for phase in PHASES), ACCEPTANCE)
@@ -37,9 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    target = Target(out=options.out, cpu=options.cpu, num_gpus=_count_gpus(cpu=options.cpu), steps=options.steps, repeats=options.repeats)
     chosen = _chosen(options.only)
-    target.out.mkdir(parents=True, exist_ok=True)
+    # The tables can be made on any machine.
+    num_gpus = 0 if options.cpu or chosen == {ACCEPTANCE} else _count_gpus()
+    target = Target(out=options.out, cpu=options.cpu, num_gpus=num_gpus, steps=options.steps, repeats=options.repeats)
+    check_kind(target)
     for phase in PHASES:
         if phase.name not in chosen:
             continue
@@ -56,9 +58,7 @@ def _validate(options: argparse.Namespace) -> int:
     return exit_code(rows)
 
 
-def _count_gpus(*, cpu: bool) -> int:
-    if cpu:
-        return 0
+def _count_gpus() -> int:
     num_gpus = len(read_driver().gpus)
     if not num_gpus:
         raise UsageError("no GPU found: the production model needs one; name the small model on the CPU explicitly (--cpu)")

@@ -94,9 +94,10 @@ class Start(Generic[Settings]):
     run_dir: Path
 
 
-def load_settings(kind: type[Settings], argv: Sequence[str] | None = None) -> Start[Settings]:
-    """Read and check file and flags, and choose the run folder."""
+def load_settings(kind: type[Settings], argv: Sequence[str] | None = None, epilog: str | None = None) -> Start[Settings]:
+    """Read and check file and flags, and choose the run folder. `epilog` ends the help."""
     parser = _parser(kind)
+    parser.epilog = epilog
     given = vars(parser.parse_args(argv))
     settings_file, run_dir = given.pop("settings_file"), given.pop("run_dir")
     flags = {name: value for name, value in given.items() if value is not MISSING}

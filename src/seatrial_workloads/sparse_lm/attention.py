@@ -1,10 +1,13 @@
-"""Attention of one layer. In: hidden states (batch, S, dim) and the layout that all layers share. Out: the same shape.
+"""Attention of one layer. In: hidden states (batch, S, dim) and the layout that all layers share. Out: the same shape, and what its
+statistics are computed from.
 
 Query, key and value projections are one matrix. Rotary embedding per head, on queries and on the keys of every branch (compressed keys are
 pooled after it). The gate reads the mean of a group's queries before their rotation, so that it depends on content and not on position.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +20,15 @@ from seatrial_workloads.sparse_lm.ops.selection import block_bits, select
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache, decode, prefill
 from seatrial_workloads.sparse_lm.ops.spans import span
 from seatrial_workloads.sparse_lm.shape import ModelShape
-from seatrial_workloads.sparse_lm.statistics import STATISTICS, gate_and_selection_statistics
 
 RANGES = {"v1": ranges_v1, "v2": ranges_v2}
+
+
+class Observed(NamedTuple):
+    """Of one pass, without a gradient: gates (batch, groups, S, 3) and selected token ranges (batch, S, groups, n, 2), None in decoding."""
+
+    gates: Tensor
+    ranges: Tensor | None
 
 
 class SparseAttention(nn.Module):
@@ -38,25 +47,22 @@ class SparseAttention(nn.Module):
         if shape.phi == "conv":
             self.pool_key = nn.Parameter(torch.full((shape.d_k, shape.cmp_block), 1 / shape.cmp_block))
             self.pool_value = nn.Parameter(torch.full((shape.d_v, shape.cmp_block), 1 / shape.cmp_block))
-        self.collect_statistics = False
-        # In place, so that a captured CUDA graph writes where `statistics` reads.
-        self.register_buffer("statistics", torch.zeros(len(STATISTICS)), persistent=False)
 
-    def forward(self, hidden: Tensor, layout: Layout, cache: LayerCache | None = None) -> Tensor:
-        """With a cache the tokens are added to it; one that holds tokens already takes one token at a time."""
+    def forward(self, hidden: Tensor, layout: Layout, cache: LayerCache | None = None) -> tuple[Tensor, Observed]:
+        """With a cache the tokens are added to it; one that holds tokens already takes one token at a time. In every step of every layer
+        the gates and ranges are returned and none of it is optional: compiled code would be compiled once more for each kind of step."""
         with span("projections+rope"):
             heads = self.project(hidden, layout)
         if cache is not None:
             cache.append(heads, self.pool_key, self.pool_value)
+        ranges = None
         if layout.first_query and cache is not None:
             mixed = decode(heads, cache)
+        elif layout.paths.prefill.effective == "sequential":
+            mixed, ranges = self.sequential(heads, layout)
         else:
-            mixed, ranges = (
-                self.sequential(heads, layout) if layout.paths.prefill.effective == "sequential" else self.batched(heads, layout)
-            )
-            if self.collect_statistics:
-                self.statistics.copy_(gate_and_selection_statistics(heads.gates, ranges, self.shape, layout.starts))
-        return self.project_out(mixed.transpose(1, 2).flatten(2))
+            mixed, ranges = self.batched(heads, layout)
+        return self.project_out(mixed.transpose(1, 2).flatten(2)), Observed(heads.gates.detach(), ranges)
 
     def project(self, hidden: Tensor, layout: Layout) -> Heads:
         batch, seq_len, _ = hidden.shape

@@ -57,6 +57,7 @@ KEYS: dict[str, dict[str, tuple[str, Convert]]] = {
         "precision": ("precision", as_is),
         "mixed_precision": ("mixed_precision", as_is),
         "gradient_checkpointing": ("gradient_checkpointing", as_is),
+        "compile": ("compile", as_is),
         "use_flash": ("sdpa", lambda value: {True: "any", False: "no_flash"}.get(value, value)),
     },
     "train": {

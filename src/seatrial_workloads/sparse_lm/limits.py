@@ -1,4 +1,5 @@
-"""Long runs that would be for nothing are refused unless confirmed: one that leaves no weights, and one of a toy by mistake."""
+"""Long runs that would be for nothing are refused unless confirmed: one that leaves no weights, and one of a toy by mistake. And what
+both command lines say of that and of their exit codes."""
 
 from __future__ import annotations
 
@@ -6,6 +7,11 @@ from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings
 
 YES = "--yes"
+CONFIRMS = "confirm a run of more than 2,000 steps that would leave no checkpoint, or of more than 200 of the default toy"
+EXIT_CODES = (
+    "Exit code: 0 all steps done, or ended by .HALT (metrics.json has the status), 1 refused or failed, also by a loss that is not finite, "
+    "143 ended by TERM."
+)
 LONG_STEPS, TOY_STEPS = 2000, 200
 TOY_PARAMETERS = 10_000_000
 

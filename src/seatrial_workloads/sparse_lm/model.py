@@ -18,12 +18,12 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from seatrial_workloads.common.effective import Choice
-from seatrial_workloads.sparse_lm.attention import SparseAttention
+from seatrial_workloads.sparse_lm.attention import Observed, SparseAttention
 from seatrial_workloads.sparse_lm.ops.layout import Layout, create_layout
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache
 from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths
 from seatrial_workloads.sparse_lm.shape import ModelShape
-from seatrial_workloads.sparse_lm.statistics import STATISTICS
+from seatrial_workloads.sparse_lm.statistics import STATISTICS, gate_and_selection_statistics
 
 INIT_STD = 0.02
 # Logits held at once by default: 64 MiB in fp32.
@@ -52,16 +52,21 @@ class SparseLM(nn.Module):
         self.norm = nn.RMSNorm(shape.dim)
         self.head = nn.Linear(shape.dim, shape.vocab_size, bias=False)
         self.apply(_initialise)
+        self.collects_statistics = False
+        # In place, so that a captured CUDA graph writes where `statistics` reads.
+        self.register_buffer("latest_statistics", torch.zeros(len(STATISTICS)), persistent=False)
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         paths = choose_paths(self.paths, device=tokens.device.type, seq_len=tokens.shape[1])
         layout = create_layout(self.shape, paths, tokens.shape[1], tokens.device, documents)
         hidden = self.embedding(tokens)
-        for block in self.blocks:
+        for layer, block in enumerate(self.blocks):
             if self.gradient_checkpointing and self.training:
-                hidden = checkpoint(block, hidden, layout, use_reentrant=False)
+                hidden, observed = checkpoint(block, hidden, layout, use_reentrant=False)
             else:
-                hidden = block(hidden, layout)
+                hidden, observed = block(hidden, layout)
+            if layer == 0 and self.collects_statistics:
+                self.latest_statistics.copy_(gate_and_selection_statistics(observed.gates, observed.ranges, self.shape, layout.starts))
         hidden = self.norm(hidden)
         return self.head(hidden) if targets is None else chunked_loss(hidden, targets, self.head, self.loss_chunk)
 
@@ -80,7 +85,7 @@ class SparseLM(nn.Module):
         layout = create_layout(self.shape, paths, length, tokens.device, first_query=before)
         hidden = self.embedding(tokens)
         for block, layer_cache in zip(self.blocks, cache, strict=True):
-            hidden = block(hidden, layout, layer_cache)
+            hidden, _ = block(hidden, layout, layer_cache)
         return self.head(self.norm(hidden))
 
     def create_cache(self, max_len: int) -> list[LayerCache]:
@@ -97,12 +102,12 @@ class SparseLM(nn.Module):
         return {f"layers.{layer}.{part}": choice for layer in range(self.shape.n_layers) for part, choice in vars(effective).items()}
 
     def collect_statistics(self, enabled: bool) -> None:
-        """Compute layer 0's statistics in the steps that follow, or no longer. Compiled code is compiled once for each."""
-        self.blocks[0].attention.collect_statistics = enabled
+        """Compute layer 0's statistics in the steps that follow, or no longer: outside the blocks, whose compiled code stays the same."""
+        self.collects_statistics = enabled
 
     def statistics(self) -> dict[str, Tensor]:
         """0-d tensors of the last step that collected them, by the names in STATISTICS; reading one waits for the device."""
-        return dict(zip(STATISTICS, self.blocks[0].attention.statistics.unbind(), strict=True))
+        return dict(zip(STATISTICS, self.latest_statistics.unbind(), strict=True))
 
 
 class Block(nn.Module):
@@ -117,9 +122,10 @@ class Block(nn.Module):
             nn.Linear(shape.dim, 4 * shape.dim, bias=False), nn.SiLU(), nn.Linear(4 * shape.dim, shape.dim, bias=False)
         )
 
-    def forward(self, hidden: Tensor, layout: Layout, cache: LayerCache | None = None) -> Tensor:
-        hidden = hidden + self.attention(self.attention_norm(hidden), layout, cache)
-        return hidden + self.mlp(self.mlp_norm(hidden))
+    def forward(self, hidden: Tensor, layout: Layout, cache: LayerCache | None = None) -> tuple[Tensor, Observed]:
+        mixed, observed = self.attention(self.attention_norm(hidden), layout, cache)
+        hidden = hidden + mixed
+        return hidden + self.mlp(self.mlp_norm(hidden)), observed
 
 
 def chunked_loss(hidden: Tensor, targets: Tensor, head: nn.Linear, chunk: int) -> Tensor:

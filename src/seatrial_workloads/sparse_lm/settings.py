@@ -22,6 +22,8 @@ FOLLOWS = {
     "selected_path": ("seq_len", "device", "prefill"),
     "window_path": ("device", "prefill"),
     "optimizer": ("device", "fused_adam"),
+    # One rank exchanges nothing, and pure bf16 has bf16 gradients already.
+    "ddp_compression": ("world_size", "mixed_precision=pure"),
 }
 
 DATASETS = ("synthetic", "fineweb_edu", "fineweb_edu_local")
@@ -88,7 +90,7 @@ class Settings:
     gradient_checkpointing: bool = False
     """Recompute the blocks in the backward pass instead of keeping their activations."""
     compile: bool = False
-    """Use torch.compile, falling back to the plain model with the reason; a named pause before the first step."""
+    """Compile the blocks with torch.compile, falling back to the plain ones with the reason; a named pause before the first step."""
 
     dataset: str = "synthetic"
     """Training text: synthetic (learnable), fineweb_edu (streamed from the hub) or fineweb_edu_local (files in local_path)."""

@@ -22,7 +22,7 @@ from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR, ENV_STACK
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.sparse_lm.config import read_config
-from seatrial_workloads.sparse_lm.limits import YES, check_long_run
+from seatrial_workloads.sparse_lm.limits import CONFIRMS, EXIT_CODES, YES, check_long_run
 from seatrial_workloads.sparse_lm.settings import DATASETS, Settings
 from seatrial_workloads.sparse_lm.variables import VARIABLES, read_variables
 
@@ -64,7 +64,7 @@ def parser() -> StrictParser:
     made = StrictParser(
         prog=PROGRAM,
         description="Train the sparse-attention language model of the configuration that CONFIG names.",
-        epilog=f"Variables: CONFIG, {', '.join(VARIABLES)}. docs/sparse-lm.md has what each does.",
+        epilog=f"{EXIT_CODES} Variables: CONFIG, {', '.join(VARIABLES)}. docs/sparse-lm.md has what each does.",
         allow_abbrev=False,
     )
     made.add_argument("--dataset", choices=DATASETS, default="synthetic", help="training text (default: synthetic)")
@@ -73,6 +73,7 @@ def parser() -> StrictParser:
     made.add_argument("--batch-size", type=int, metavar="B", help="rows of all ranks together, in place of train.batch_size")
     made.add_argument("--accum-batches", type=int, metavar="N", help="passes per step, in place of train.accumulate_grad_batches")
     made.add_argument("--no-gc", action="store_true", help="no gradient checkpointing")
+    made.add_argument("--compile", action="store_true", help="torch.compile of the blocks, in a pause before step 1 (runtime.compile)")
     made.add_argument("--ddp", type=int, choices=(-1, 0, 1), default=-1, help="1: several ranks, 0: one, -1: by WORLD_SIZE (default)")
     made.add_argument("--resume", metavar="FOLDER", help="checkpoint folder, or a run folder that has one")
     made.add_argument("--save", type=Path, metavar="FILE", help="where the trained weights go at the end (default: nowhere)")
@@ -80,7 +81,7 @@ def parser() -> StrictParser:
     made.add_argument("--loader-timeout", type=float, metavar="S", help="longest wait for the first batch, in seconds (default: 60)")
     made.add_argument("--fwe-report-docs", type=int, metavar="N", default=1000, help="documents between two loader lines (default: 1000)")
     made.add_argument("--synthetic-on-fail", action="store_true", help="train on synthetic text where the dataset gives no first batch")
-    made.add_argument(YES, action="store_true", help="confirm a long run that would leave no checkpoint")
+    made.add_argument(YES, action="store_true", help=CONFIRMS)
     return made
 
 
@@ -125,6 +126,8 @@ def flag_settings(flags: argparse.Namespace) -> dict[str, Any]:
     given = {setting: value for flag, setting in FLAG_SETTINGS.items() if (value := getattr(flags, flag)) is not None}
     if flags.no_gc:
         given["gradient_checkpointing"] = False
+    if flags.compile:
+        given["compile"] = True
     if flags.synthetic_on_fail:
         given["synthetic_on_fail"] = True
     return given

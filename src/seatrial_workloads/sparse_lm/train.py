@@ -36,7 +36,7 @@ from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, write_audit
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
 from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text
-from seatrial_workloads.sparse_lm.limits import YES, check_long_run
+from seatrial_workloads.sparse_lm.limits import CONFIRMS, EXIT_CODES, YES, check_long_run
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import NAN_LOSS, PATH_SETTINGS, Reporter, RunInfo
@@ -56,7 +56,7 @@ class NotFinite(RuntimeError):
 def main(argv: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else list(argv)
     yes = YES in arguments
-    start = load_settings(Settings, [argument for argument in arguments if argument != YES])
+    start = load_settings(Settings, [argument for argument in arguments if argument != YES], f"{YES}: {CONFIRMS}. {EXIT_CODES}")
     try:
         if rank_and_world_size(os.environ)[0] == 0:
             check_folder_unused(start.run_dir)
@@ -170,9 +170,9 @@ class Trainer:
     def _prepare(self) -> None:
         """One-time work before the first step, in named pauses."""
         settings, probe = self.settings, self.probe
-        if settings.compile:
+        if settings.compile or self._uses_flex():
             with probe.pause("compile"):
-                self.choices["compile"] = self._compile()
+                self._compile()
         if settings.profile:
             self._start_profile()
         self.reporter.effective(self.choices, self.model.num_parameters, len(self.text.rows))
@@ -230,7 +230,7 @@ class Trainer:
 
     def _put(self, step: int, loss: Tensor) -> None:
         local = [] if self.engine.grad_norm is None else [self.engine.grad_norm]
-        if self.model.blocks[0].attention.collect_statistics:
+        if self.model.collects_statistics:
             local += self.model.statistics().values()
         wants_end = self.ranks.rank == 0 and self.halt.wants_end(step)
         share = loss * (self.row_weight / self.ranks.world_size)
@@ -293,16 +293,25 @@ class Trainer:
         self.reporter.files.close()
         self.engine.close()
 
-    def _compile(self) -> Choice:
-        """Compile one block, whose code all layers share, and warm it up with the text's own shapes. If one rank cannot, all fall back:
-        ranks that round differently would drift apart."""
+    def _uses_flex(self) -> bool:
+        """FlexAttention is compiled in its first call, with the blocks or by itself."""
+        return "flex" in (self.choices["selected_path"].effective, self.choices["window_path"].effective)
+
+    def _compile(self) -> None:
+        """Compile what the first step would, with the text's own shapes: where requested one block, whose code all layers share, and
+        FlexAttention in any case. If one rank cannot compile the blocks, all fall back: ranks that round differently would drift apart."""
+        if self.settings.compile:
+            self.choices["compile"] = self._compile_blocks()
+            if self.choices["compile"].effective:
+                return
+        if self._uses_flex():
+            self._warm_up()
+
+    def _compile_blocks(self) -> Choice:
         failure = None
         self.model.compile_blocks(dynamic=False)
         try:
-            # Both kinds of step.
-            for collects in sorted({False, self.settings.statistics}):
-                self.model.collect_statistics(collects)
-                self.engine.warm_up(**self.text.peek().inputs(self.ranks.device))
+            self._warm_up()
         # A compiler can fail in any way.
         except Exception as error:
             failure = summarize_error(error)
@@ -312,11 +321,13 @@ class Trainer:
             block._compiled_call_impl = None
         return Choice(True, False, failure or "another rank failed to compile")
 
+    def _warm_up(self) -> None:
+        self.engine.warm_up(**self.text.peek().inputs(self.ranks.device))
+
     def _audit(self) -> None:
         if self.ranks.rank != 0:
             return
-        batch = self.text.peek()
-        profiled = profile_step(lambda: self.engine.warm_up(**batch.inputs(self.ranks.device)))
+        profiled = profile_step(self._warm_up)
         calls = attention_calls(profiled.events())
         for line in write_audit(self.context.run_dir, self.info.run_id, calls, self.ranks.device_name):
             self.log.info(f"[sdpa-audit] {line}")

@@ -10,6 +10,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
+from torch._dynamo.testing import CompileCounter  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from seatrial_workloads.sparse_lm.model import SparseLM  # noqa: E402
@@ -174,6 +175,23 @@ def test_statistics_of_equal_gates_and_of_collapsed_ones() -> None:
     model(tokens())
     assert model.statistics()["gate_collapse_frac"].item() == 1
     assert model.statistics()["gate_share_sel"].item() == pytest.approx(1)
+
+
+# torch hides it from all but those who make errors of warnings.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_the_blocks_are_compiled_once_for_all_layers_and_both_kinds_of_step() -> None:
+    """What a GPU takes half a minute for."""
+    model, compiled = create(), CompileCounter()
+    expected = model(tokens(), tokens(seed=1), documents(2, SEQ_LEN))
+    model.compile_blocks(dynamic=False, backend=compiled)
+    for collects in (False, True, False):
+        model.collect_statistics(collects)
+        found = model(tokens(), tokens(seed=1), documents(2, SEQ_LEN))
+        torch.autograd.grad(found, list(model.parameters()))
+    assert compiled.frame_count == 1
+    assert_close([found], [expected])
+    assert model.statistics()["sel_rows"].item() == 2 * SEQ_LEN * 2
+    torch._dynamo.reset()
 
 
 def test_tokens_of_another_document_are_not_counted_as_selected() -> None:

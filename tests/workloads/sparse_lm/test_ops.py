@@ -109,7 +109,7 @@ def test_the_whole_agrees_with_explicit_masks(name: str, seq_len: int, packed: b
             )
             bound = dict(zip(parameters, values, strict=True))
             if paths is not None:
-                return torch.func.functional_call(attention, bound, (hidden, layout))
+                return torch.func.functional_call(attention, bound, (hidden, layout))[0]
             return torch.func.functional_call(Reference(attention), {f"of.{key}": value for key, value in bound.items()}, (hidden, layout))
 
         return with_gradients(forward, inputs)

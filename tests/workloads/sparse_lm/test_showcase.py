@@ -50,11 +50,11 @@ def test_flags_come_before_variables_and_variables_before_the_file():
         "NSA_HEARTBEAT_EVERY": "1",
         "NSA_WATCH_HALT": "1",
     }
-    start = read_start(["--batch-size", "6", "--no-gc", "--dataset", "fineweb_edu", "--loader-timeout", "5"], env)
+    start = read_start(["--batch-size", "6", "--no-gc", "--compile", "--dataset", "fineweb_edu", "--loader-timeout", "5"], env)
     settings = start.settings
     assert (settings.batch_size, settings.seq_len, settings.ranges, settings.ddp_bucket_mb) == (6, 64, "v1", 50.0)
     assert (settings.prefill, settings.tensorboard, settings.statistics, settings.fused_adam) == ("sequential", False, False, True)
-    assert (settings.dataset, settings.loader_timeout_s) == ("fineweb_edu", 5.0)
+    assert (settings.dataset, settings.loader_timeout_s, settings.compile) == ("fineweb_edu", 5.0, True)
     assert {name: choice.effective for name, choice in start.no_effect.items()} == {"NSA_HEARTBEAT_EVERY": None}
 
 

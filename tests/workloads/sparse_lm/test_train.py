@@ -15,8 +15,11 @@ torch = pytest.importorskip("torch")
 from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial.records.halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
+from seatrial_workloads.sparse_lm import model as model_module  # noqa: E402
 from seatrial_workloads.sparse_lm import train as trainer_module  # noqa: E402
 from seatrial_workloads.sparse_lm.audit import backend_of, summarize_trace  # noqa: E402
+from seatrial_workloads.sparse_lm.ops import masked, tiles  # noqa: E402
+from seatrial_workloads.sparse_lm.paths import choose_paths  # noqa: E402
 from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo  # noqa: E402
 from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
@@ -133,6 +136,22 @@ def test_the_audit_names_the_backend_that_ran(alone):
     calls = json.loads((alone / "sdpa_audit.json").read_text())["calls"]
     assert {call["backend"] for call in calls} == {"flash"} and all("for_cpu" in call["call"] for call in calls)
     assert "[sdpa-audit] " in (alone / "train.log").read_text()
+
+
+def test_flex_attention_is_compiled_in_a_pause_before_the_first_step(tmp_path, monkeypatch):
+    """As on CUDA, with the explicit mask in place of the kernels, which have no backward on a CPU."""
+    calls = []
+
+    def window(*args):
+        calls.append(args)
+        return masked.window(*args)
+
+    monkeypatch.setattr(model_module, "choose_paths", lambda paths, *, device, seq_len: choose_paths(paths, device="cuda", seq_len=seq_len))
+    monkeypatch.setattr(tiles, "selected", masked.selected)
+    monkeypatch.setattr(tiles, "window", window)
+    run(ALONE, tmp_path, {**TINY, "steps": 2})
+    assert [(event["name"], event["step"]) for event in events(tmp_path, "pause")] == [("compile", 0)]
+    assert len(calls) == 2 * 3, "two layers: once to compile, and in each of two steps"
 
 
 def test_a_profile_has_the_share_of_the_host_the_stages_and_the_frames_with_time_of_their_own():
