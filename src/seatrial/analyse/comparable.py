@@ -106,7 +106,10 @@ def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
         setting = _setting_text(differing)
     if not differing:
         return None
-    return _samples(f"{setting} changes the size of a sample", setting, {one.unit for one, _ in differing})
+    text = f"{setting} changes the size of a sample"
+    if any(one.set_by_shell for one in differing[0]):
+        text = f"only the shell knows {setting}, which may change the size of a sample"
+    return _samples(text, setting, {one.unit for one, _ in differing})
 
 
 def _samples(text: str, setting: str, units: set[str]) -> Unlike:
@@ -140,7 +143,7 @@ def _differing(a: _Work, b: _Work, units: Iterable[str]) -> list[tuple[WorkSetti
     for name in sorted({*before, *after}):
         known = before.get(name) or after[name]
         pair = (before.get(name, _without(known)), after.get(name, _without(known)))
-        if pair[0].value != pair[1].value:
+        if (pair[0].value, pair[0].set_by_shell) != (pair[1].value, pair[1].set_by_shell):
             found.append(pair)
     return found
 
@@ -154,4 +157,6 @@ def _setting_text(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> str:
     if not differing:
         return ""
     before, after = differing[0]
+    if before.value == after.value:
+        return before.name
     return f"{before.name} ({before.value or 'none'} → {after.value or 'none'})"
