@@ -354,3 +354,10 @@ WORK_A = {"samples_per_s": 80.0, "steps_per_s": 10.0}
 )
 def test_whether_a_step_does_the_same_work(a: ComparedGroup, b: ComparedGroup, text: str) -> None:
     assert comparable(a, b).why_not("steps_per_s") == text
+
+
+def test_a_constant_number_of_samples_beside_a_batch_size_that_differs_has_no_winner() -> None:
+    groups = [replace(summary(f"bs{size}", 0, step_s=0.01 * size, bs=size), typed_work={"samples_per_step": 8}) for size in (4, 16)]
+    found = rank_groups(groups, "throughput")
+    assert (found.winner, found.recommended) == (None, None)
+    assert "samples_per_step is 8 in both although bs (4 → 16) differs" in found.reason and '"{bs}"' in found.reason
