@@ -10,7 +10,8 @@ unlike tokens per sample, or where a setting that changes its size differs: decl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.analyse.confounding import confounding, without_effect
@@ -31,6 +32,9 @@ SAME_STEP = 0.005
 # On logs. Texts and paddings differ between runs of one setting by less than this.
 SAME_SAMPLE = 0.05
 
+# Settings of a batch that stays the same whatever each rank takes of it at a time.
+GLOBAL_BATCH = re.compile(r"global|total|^gbs$", re.IGNORECASE)
+
 Group = GroupSummary | ComparedGroup
 
 
@@ -42,6 +46,8 @@ class _Work:
     rates: dict[str, float]
     settings: tuple[WorkSetting, ...]
     world_size: int
+    typed: Mapping[str, float]
+    """`samples_per_step` and `tokens_per_step`, where the user gave them."""
 
     def per(self, work: str, of: str) -> float | None:
         """One rate over another: samples in a step, tokens in a sample."""
@@ -79,7 +85,8 @@ def _work_of(group: Group) -> _Work:
         size = group.seed.get("world_size")
         rates = {name: group.figures[name].mean for name in (*WORK, "steps_per_s") if name in group.figures}
         settings = group.work or work_settings({name: str(value) for name, value in group.axes.items()})
-        return _Work(name=group.group, rates=rates, settings=settings, world_size=size if isinstance(size, int) else 1)
+        ranks = size if isinstance(size, int) else 1
+        return _Work(name=group.group, rates=rates, settings=settings, world_size=ranks, typed=group.typed_work)
     rates = {}
     for name in (*WORK, "steps_per_s"):
         values = [run.figures.get(name) for run in group.runs]
@@ -88,7 +95,8 @@ def _work_of(group: Group) -> _Work:
         if mean is not None and mean.n == len(values):
             rates[name] = mean.mean
     # Rows of history of an earlier version have only their settings.
-    return _Work(name=group.name, rates=rates, settings=group.work or work_settings(group.settings), world_size=group.world_size)
+    settings = group.work or work_settings(group.settings)
+    return _Work(name=group.name, rates=rates, settings=settings, world_size=group.world_size, typed=group.typed_work)
 
 
 def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
@@ -106,7 +114,10 @@ def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
         setting = _setting_text(differing)
     if not differing:
         return None
-    return _samples(f"{setting} changes the size of a sample", setting, {one.unit for one, _ in differing})
+    text = f"{setting} changes the size of a sample"
+    if any(one.set_by_shell for one in differing[0]):
+        text = f"only the shell knows {setting}, which may change the size of a sample"
+    return _samples(text, setting, {one.unit for one, _ in differing})
 
 
 def _samples(text: str, setting: str, units: set[str]) -> Unlike:
@@ -117,6 +128,8 @@ def _samples(text: str, setting: str, units: set[str]) -> Unlike:
 
 def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
     """By the rates where both have them, else by the settings, else by the number of ranks."""
+    if constant := _constant_work(a, b):
+        return constant
     for name in WORK:
         work_a, work_b = a.per(name, "steps_per_s"), b.per(name, "steps_per_s")
         if work_a is not None and work_b is not None:
@@ -127,6 +140,28 @@ def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
     if differing:
         return _steps(f"{_setting_text(differing)} differs", _setting_text(differing))
     return _steps(f"the number of ranks ({a.world_size} → {b.world_size}) differs") if a.world_size != b.world_size else None
+
+
+def _constant_work(a: _Work, b: _Work) -> Unlike | None:
+    """A number of samples that was typed for both, beside a batch size that differs: one of them is wrong, unless accumulation or the
+    script's own global batch makes up for it."""
+    lost = [name for name in WORK if (typed := a.typed.get(f"{name[:-2]}_step")) is not None and typed == b.typed.get(f"{name[:-2]}_step")]
+    differing = _differing(a, b, (SAMPLES,))
+    is_global = any(GLOBAL_BATCH.search(one.name) for one in a.settings if one.unit == SAMPLES)
+    if not lost or not differing or is_global or _same_product(differing):
+        return None
+    setting = _setting_text(differing)
+    text = f"{lost[0][:-2]}_step is {a.typed[f'{lost[0][:-2]}_step']:g} in both although {setting} differs"
+    return Unlike(kind=UNLIKE_STEPS, metrics=(*lost, *PER_STEP, LOSS), setting=setting, text=text)
+
+
+def _same_product(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> bool:
+    """Whether a batch size and accumulation, say, change by inverse factors. An axis and the option that it sets count once."""
+    pairs = {(one.value, other.value) for one, other in differing}
+    try:
+        return math.prod(float(one) for one, _ in pairs) == math.prod(float(other) for _, other in pairs)
+    except ValueError:
+        return False
 
 
 def _steps(text: str, setting: str = "") -> Unlike:
@@ -140,7 +175,7 @@ def _differing(a: _Work, b: _Work, units: Iterable[str]) -> list[tuple[WorkSetti
     for name in sorted({*before, *after}):
         known = before.get(name) or after[name]
         pair = (before.get(name, _without(known)), after.get(name, _without(known)))
-        if pair[0].value != pair[1].value:
+        if (pair[0].value, pair[0].set_by_shell) != (pair[1].value, pair[1].set_by_shell):
             found.append(pair)
     return found
 
@@ -154,4 +189,6 @@ def _setting_text(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> str:
     if not differing:
         return ""
     before, after = differing[0]
+    if before.value == after.value:
+        return before.name
     return f"{before.name} ({before.value or 'none'} → {after.value or 'none'})"

@@ -231,7 +231,7 @@ class LogSource:
     frames: deque[str] | None = None
     """Of a traceback that has begun and not ended."""
     first_frame: str = ""
-    logged_error_at: int = 0
+    logged_error_at: int = -1
     is_logged: bool = False
     """Whether a logger printed its traceback."""
     chained: bool = False

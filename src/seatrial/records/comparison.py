@@ -66,6 +66,8 @@ class ComparedGroup:
     """When its last run ended."""
     work: tuple[WorkSetting, ...] = ()
     """Settings that change the work of a sample or a step; () in rows of history of an earlier version."""
+    typed_work: dict[str, float] = field(default_factory=dict)
+    """As in GroupSummary; {} in rows of history of an earlier version."""
     effective_settings: tuple[EffectiveSetting, ...] = ()
     """`effective` with what was requested, and what may follow what; () in rows of history of an earlier version."""
     requested: dict[str, str] = field(default_factory=dict)

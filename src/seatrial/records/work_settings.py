@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -70,10 +70,16 @@ _HARMLESS = re.compile(
 _OPTION = re.compile(r"(?:--?|\+{0,2})(?P<name>[A-Za-z][\w.-]*)=(?P<value>.*)", re.DOTALL)
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^`]*)")
-_VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*|\d)\}?")
+# Also `${L:-32}`, which is the value of L where something sets it.
+_VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*|\d)(?::?-[^}]*(?=\}))?\}?")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\((?P<first>.*)", re.DOTALL)
 _END_OF_COMMAND = re.compile(r"[;&|\n]+")
 _ARITHMETIC = "$(("
+_SUBSTITUTION = re.compile(r"`|\$\((?!\()")
+_REFERENCE = re.compile(r"\$\{?[#!]?(?P<name>[A-Za-z_]\w*)(?P<operator>[^\w}\s]?)")
+# Commands that set variables of which the command line does not show the value.
+_SETS_VARIABLES = frozenset({"source", ".", "eval", "read"})
+_BLOCKS = {**dict.fromkeys(("if", "case", "for", "while", "until"), 1), **dict.fromkeys(("fi", "esac", "done"), -1)}
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
@@ -85,6 +91,8 @@ class WorkSetting:
     value: str
     unit: str
     """What it counts: one of SAMPLE_UNITS where it changes the size of a sample, SAMPLES where it changes only their number."""
+    set_by_shell: str = ""
+    """Where only the shell knows its value, the axes on which that may depend: `cfg=a`."""
 
 
 def work_unit(name: str, declared: Mapping[str, str] | None = None) -> str:
@@ -110,18 +118,87 @@ def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIA
     """Options of a script with their values: `--seq_len 64`, `--seq_len=64`, `data.seq_len=64`. An axis may have another name than the
     option that it sets, a command line behind `bash -c` is one argument, and a value may be a variable that is set in it or before: by
     name, as an argument of the shell, or in an array."""
-    words = _without_arrays([word for one in argv for word in _words(one)])
+    words = _joined_substitutions(_without_arrays([word for one in argv for word in _words(one)]))
     known = {**variables, **_arguments_of_shell(argv, words)}
     for word in words:
         if each := _ASSIGNMENT.fullmatch(word):
             known[each["name"]] = _expanded(each["value"], known)
-    words = [_expanded(word, known) for word in words]
-    found: dict[str, str] = {}
+    expanded = ((word, _expanded(word, known)) for word in words)
+    # A variable alone may hold several words: `$ARGS`.
+    split = (_joined_substitutions(_words(text)) if _VARIABLE.fullmatch(word) else [text] for word, text in expanded)
+    words = [part for parts in split for part in parts]
+    return dict(_options(words))
+
+
+def options_set_by_shell(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIABLES) -> frozenset[str]:
+    """Options and variables whose value the command line does not show: the output of a command, a variable that a condition or another
+    file sets, an option within a condition."""
+    words = _joined_substitutions([word for one in argv for word in _words(one.replace("\n", " ; ") if "\n" in one else one)])
+    in_condition = _in_conditions(words)
+    unknown: set[str] = {words[at + 1] for at, word in enumerate(words[:-1]) if word == "for"}
+    assigned: dict[str, str] = {}
+    for word, is_conditional in zip(words, in_condition, strict=True):
+        if each := _ASSIGNMENT.match(word):
+            value = word.partition("=")[2]
+            if is_conditional or assigned.setdefault(each["name"], value) != value or _is_unknown(value, unknown, assigned):
+                unknown.add(each["name"])
+    outside = {name for name in _references(words) if name not in assigned and name not in variables}
+    unknown |= outside if _SETS_VARIABLES.intersection(words) else set()
+    found = set(unknown)
+    for at, word in enumerate(words):
+        inner = _words(word.partition("=")[2]) if _ASSIGNMENT.match(word) else []
+        for name, value in _options([*inner] or [word, *words[at + 1 : at + 2]]):
+            if in_condition[at] or _is_unknown(value, unknown, assigned):
+                found.add(name)
+    return frozenset(found)
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for at, word in enumerate(words):
         if option := _OPTION.fullmatch(word):
-            found[option["name"]] = option["value"]
+            yield option["name"], option["value"]
         elif (flag := _FLAG.fullmatch(word)) and at + 1 < len(words) and not _FLAG.fullmatch(words[at + 1]):
-            found[flag["name"]] = words[at + 1]
+            yield flag["name"], words[at + 1]
+
+
+def _is_unknown(value: str, unknown: Collection[str], assigned: Collection[str]) -> bool:
+    if _SUBSTITUTION.search(value):
+        return True
+    names = set(re.findall(r"[A-Za-z_]\w*", value)) if _ARITHMETIC in value else set()
+    names |= {each["name"] for each in _REFERENCE.finditer(value)}
+    # `${L:-32}` is the default where nothing sets L.
+    has_default = any(
+        each["operator"] in (":", "-", "=", "+", "%", "#", "/") and each["name"] in assigned for each in _REFERENCE.finditer(value)
+    )
+    return has_default or not names.isdisjoint(unknown)
+
+
+def _references(words: Iterable[str]) -> set[str]:
+    return {each["name"] for word in words for each in _REFERENCE.finditer(word)}
+
+
+def _joined_substitutions(words: Sequence[str]) -> list[str]:
+    """`$(cat file)` as one word."""
+    found: list[str] = []
+    is_open = False
+    for word in words:
+        found[-1:] = [f"{found[-1]} {word}"] if is_open else [*found[-1:], word]
+        last = found[-1]
+        is_open = bool(_SUBSTITUTION.search(last)) and (last.count("(") > last.count(")") or last.count("`") % 2 == 1)
+    return found
+
+
+def _in_conditions(words: Sequence[str]) -> list[bool]:
+    """Of each word, whether it is run only under a condition or in a loop: within `if` and the like, or after a test and `&&`."""
+    found: list[bool] = []
+    depth, is_test, is_after_test = 0, False, False
+    for word in words:
+        if _END_OF_COMMAND.fullmatch(word):
+            is_after_test = (is_after_test or is_test) and word in ("&&", "||")
+            is_test = False
+        is_test = is_test or word in ("[", "[[", "test")
+        depth = max(0, depth + _BLOCKS.get(word, 0))
+        found.append(depth > 0 or is_after_test)
     return found
 
 
@@ -169,7 +246,13 @@ def _expanded(word: str, variables: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda found: variables.get(found["name"], found[0]), word)
 
 
-def work_settings(settings: Mapping[str, str], declared: Mapping[str, str] | None = None) -> tuple[WorkSetting, ...]:
-    """Those of a group's settings that change the work, in their order."""
+def work_settings(
+    settings: Mapping[str, str], declared: Mapping[str, str] | None = None, set_by_shell: Mapping[str, str] = _NO_VARIABLES
+) -> tuple[WorkSetting, ...]:
+    """Those of a group's settings that change the work, in their order. `set_by_shell`: the axes on which a value may depend, by name."""
     units = {name: work_unit(name, declared) for name in settings}
-    return tuple(WorkSetting(name=name, value=value, unit=units[name]) for name, value in settings.items() if units[name])
+    return tuple(
+        WorkSetting(name=name, value=value, unit=units[name], set_by_shell=set_by_shell.get(name, ""))
+        for name, value in settings.items()
+        if units[name]
+    )

@@ -271,6 +271,7 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
         debug=summary.debug,
         taken_t=_ended_t(newest) if newest else 0.0,
         work=summary.work,
+        typed_work=summary.typed_work,
         effective_settings=summary.effective_settings,
         requested=summary.requested,
     )

@@ -129,6 +129,8 @@ PATH = Kind("a path, on one line of plain text", _text_where(str.isprintable))
 OUR_PREFIX = "SWEEP_"
 # Other programs may use this prefix too; similar names are taken for the driver's.
 SHARED_PREFIX, SHARED_SIMILARITY = "AB_", 0.7
+# Of settings that the original driver had no variable for: what begins with it looks like a setting.
+SETTING_PREFIX = "TRAIN_"
 SIMILARITY = 0.84
 # Shorter names, such as MODE, are similar to too many others.
 SHORTEST_NAME = 6
@@ -164,6 +166,10 @@ def _suggest(name: str, known: Collection[str]) -> str | None:
     if name.startswith(SHARED_PREFIX):
         near = nearest(name, sorted(one for one in known if one.startswith(SHARED_PREFIX)), SHARED_SIMILARITY)
         return f"did you mean {near}?" if near else None
+    if name.startswith(SETTING_PREFIX):
+        settings = sorted(one.removeprefix(SETTING_PREFIX) for one in known if one.startswith(SETTING_PREFIX))
+        near = nearest(name.removeprefix(SETTING_PREFIX), settings, 0.6)
+        return f"did you mean {SETTING_PREFIX}{near}?" if near else "--help lists them all; IGNORE_UNKNOWN=1 where it is another program's"
     if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES) or (name != name.upper() and "_" not in name):
         return None
     likeness = TORCH_SIMILARITY if name.startswith(TORCH) else SIMILARITY
@@ -175,7 +181,8 @@ def setting_names(environ: Mapping[str, str], known: Collection[str]) -> list[st
     """A message for each unknown name that is a setting of the trainer, or what other programs call it: with the driver's own name."""
     mode = environ.get("MODE") or AB
     unknown = [name for name in sorted(environ) if environ[name] and name not in known and name == name.upper()]
-    found = {name: setting for name in unknown if (setting := SYNONYMS.get(name, name.lower())) in SETTINGS}
+    plain = {name: name.removeprefix(SETTING_PREFIX) for name in unknown}
+    found = {name: setting for name, text in plain.items() if (setting := SYNONYMS.get(name, SYNONYMS.get(text, text.lower()))) in SETTINGS}
     return [f"{name} is not a variable of this driver: use {_setting_variable(setting, mode)}" for name, setting in found.items()]
 
 
@@ -255,6 +262,8 @@ TRAINER_VARIABLES: dict[str, tuple[tuple[str, ...], Kind, str]] = {
     "TRAIN_RESUME_FROM": (("resume_from",), PATH, "A checkpoint or run folder to resume from."),
     "TRAIN_GATHER_NEGATIVES": (("gather_negatives",), FLAG, "Use the utterances of all ranks as negatives."),
     "TRAIN_MASK_TIME_PROB": (("mask_time_prob",), number(0), "Share of audio frames masked in training."),
+    "SPEECH_MODEL_REVISION": (("speech_revision",), WORD, "Commit, tag or branch of a speech model from the hub."),
+    "TEXT_MODEL_REVISION": (("text_revision",), WORD, "Commit, tag or branch of a text model from the hub."),
     "FAST_PATHS": (("fast_paths",), PART_LIST, "The trainer's own speed-ups: which parts are used; without it, equal."),
     "MIXED_PRECISION": (
         ("mixed_precision",),
@@ -468,7 +477,7 @@ SYNONYMS = {
     **dict.fromkeys(("WORKERS", "NUM_WORKERS_LIST", "DATALOADER_WORKERS", "DATALOADER_NUM_WORKERS"), "num_workers"),
     **dict.fromkeys(("PREFETCH", "PREFETCH_LIST"), "prefetch_factor"),
     **dict.fromkeys(("NUM_STEPS", "MAX_ITERS", "MAX_STEP_ITERATIONS", "MAX_ITERATIONS"), "steps"),
-    **dict.fromkeys(("DTYPE", "BF16", "FP16", "USE_BF16", "USE_FP16", "ENABLE_BF16", "ENABLE_FP16"), "precision"),
+    **dict.fromkeys(("DTYPE", "BF16", "FP16", "USE_BF16", "USE_FP16", "ENABLE_BF16", "ENABLE_FP16", "AMP", "USE_AMP"), "precision"),
     **dict.fromkeys(
         (
             "ENABLE_FLASH_ATTN",

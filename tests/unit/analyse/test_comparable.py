@@ -229,6 +229,16 @@ def test_settings_by_name(unit: str, names: str) -> None:
     assert {name: work_unit(name) for name in names.split()} == dict.fromkeys(names.split(), unit)
 
 
+def swept(axis: str, args: tuple[str, ...]) -> list[GroupSummary]:
+    """Two groups of a command with `{}` for the axis, 32 and 64."""
+    specs = [
+        replace(factory.spec(f"b{size}_r1"), axes={axis: size}, workload=replace(factory.spec("b").workload, args=filled))
+        for size in (32, 64)
+        for filled in [tuple(arg.replace("{}", str(size)).replace("{{", "{").replace("}}", "}") for arg in args)]
+    ]
+    return [factory.group(spec.run, figures=SHORT.figures, work=run_work_settings(spec)) for spec in specs]
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -240,18 +250,44 @@ def test_settings_by_name(unit: str, names: str) -> None:
         ("-c", "export L={}\npython t.py --block_size=${{L}} | tee log"),
         ("-c", "L={};python t.py --block_size $((L*2))"),
         ("-c", "block_size={} python t.py"),
+        ("-c", "X='--block_size {} --lr 1'; python t.py $X"),
     ],
 )
 def test_an_axis_may_have_another_name_than_the_option_it_sets(args: tuple[str, ...]) -> None:
-    specs = [
-        replace(factory.spec(f"b{size}_r1"), axes={"b": size}, workload=replace(factory.spec("b").workload, args=filled))
-        for size in (32, 64)
-        for filled in [tuple(arg.replace("{}", str(size)).replace("{{", "{").replace("}}", "}") for arg in args)]
-    ]
-    a, b = (factory.group(spec.run, figures=SHORT.figures, work=run_work_settings(spec)) for spec in specs)
+    a, b = swept("b", args)
     assert comparable(a, b).why_not("samples_per_s") and not comparable(a, a).unlike
     expected = "block_size ($((32*2)) → $((64*2)))" if "$((" in args[-1] else "block_size (32 → 64)"
     assert comparable(a, b).unlike[0].setting.endswith(expected)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python t.py --block_size $(cat f{})",
+        "echo {} > f; L=`cat f`; python t.py --block_size=$L",
+        "case {} in 32) L=32;; *) L=64;; esac; python t.py --block_size $L",
+        "[ {} = 64 ] && L=64; python t.py --block_size ${{L:-32}}",
+        ". conf{}.sh; python t.py --block_size $L",
+        "if [ {} = 64 ]; then X='--block_size 64'; fi; python t.py $X",
+    ],
+)
+def test_a_size_that_only_the_shell_knows_may_be_another_in_each_group(command: str) -> None:
+    a, b = swept("conf", ("-c", command))
+    assert "may change the size of a sample" in comparable(a, b).why_not("samples_per_s")
+    assert not comparable(a, a).unlike
+    assert comparable(*swept("num_workers", ("-c", command.replace("{}", "7")))).unlike == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd job && python t.py --block_size 32 --x {} | tee log",
+        "python t.py --block_size ${{L:-32}} --x {}",
+        "python t.py --block_size $L --x {}",
+    ],
+)
+def test_a_size_that_is_the_same_whatever_the_axis_is_compared(command: str) -> None:
+    assert comparable(*swept("x", ("-c", command))).unlike == ()
 
 
 def test_a_value_may_be_a_variable_of_the_plan() -> None:
@@ -318,3 +354,10 @@ WORK_A = {"samples_per_s": 80.0, "steps_per_s": 10.0}
 )
 def test_whether_a_step_does_the_same_work(a: ComparedGroup, b: ComparedGroup, text: str) -> None:
     assert comparable(a, b).why_not("steps_per_s") == text
+
+
+def test_a_constant_number_of_samples_beside_a_batch_size_that_differs_has_no_winner() -> None:
+    groups = [replace(summary(f"bs{size}", 0, step_s=0.01 * size, bs=size), typed_work={"samples_per_step": 8}) for size in (4, 16)]
+    found = rank_groups(groups, "throughput")
+    assert (found.winner, found.recommended) == (None, None)
+    assert "samples_per_step is 8 in both although bs (4 → 16) differs" in found.reason and '"{bs}"' in found.reason

@@ -391,7 +391,9 @@ def typed(name: str, axes: dict[str, Any], step_s: float, samples_per_step: floa
     ("groups", "setting"),
     [
         ([typed("s32", {"s": 32}, 0.02), typed("s64", {"s": 64}, 0.03)], "s"),
-        ([typed("bs8", {"bs": 8}, 0.02), typed("bs16", {"bs": 16}, 0.03)], "bs"),
+        # A smaller batch with more accumulation, or a part of a global batch.
+        ([typed("bs4", {"bs": 4, "accum": 2}, 0.02), typed("bs8", {"bs": 8, "accum": 1}, 0.03)], "bs"),
+        ([typed("bs4", {"bs": 4, "global_batch_size": 8}, 0.02), typed("bs8", {"bs": 8, "global_batch_size": 8}, 0.03)], "bs"),
         # Their steps take as long.
         ([typed("s32", {"s": 32}, 0.02), typed("s64", {"s": 64}, 0.02)], None),
         ([typed("nw0", {"num_workers": 0}, 0.03), typed("nw2", {"num_workers": 2}, 0.02)], None),

@@ -142,3 +142,10 @@ def test_generated_logs_have_the_first_cause_and_its_rank() -> None:
 def test_healthy_logs_are_never_failed() -> None:
     for log in healthy_logs(seed=7):
         assert {read(log, 0).outcome, read(log, None).outcome} <= {Outcome.OK, None}, log.name
+
+
+def test_a_log_that_is_nothing_but_a_traceback_is_of_a_failed_job() -> None:
+    """A job's stderr in a file of its own: no line comes before it that a logger could have printed."""
+    frames = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    import apex\n'
+    found = diagnose(f"{frames}ModuleNotFoundError: No module named 'apex'\n", None)
+    assert (found.outcome, found.signature) == (Outcome.FAILED, "import_error")

@@ -221,12 +221,22 @@ def test_a_name_that_lacks_one_part_is_reported(name: str, meant: str) -> None:
         ("NUM_WORKERS", "both", "SWEEP_NUM_WORKERS_LIST"),
         ("SEED", "sweep", "TRAIN_SEED"),
         ("LEARNING_RATE", "sweep", "TRAIN_LR"),
+        ("TRAIN_MICRO_BATCH", "sweep", "SWEEP_MICRO_BATCHES"),
+        ("AMP", "sweep", "PRECISION_MODE"),
     ],
 )
 def test_what_looks_like_a_setting_is_refused_with_the_right_name(name: str, mode: str, meant: str) -> None:
     message = refusal(MODE=mode, **{name: "1"})
     assert message.startswith(f"{name} is not a variable of this driver: use {meant}; IGNORE_UNKNOWN=1")
     assert read({"MODE": mode, name: "1", "IGNORE_UNKNOWN": "1"})["MODE"] == mode
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("TRAIN_FOO", "--help lists them all; IGNORE_UNKNOWN=1"), ("TRAIN_SEEED", "did you mean TRAIN_SEED?")]
+)
+def test_the_prefix_of_settings_looks_like_one(name: str, told: str) -> None:
+    assert refusal(**{name: "1"}).startswith(f"{name} is not a variable of this driver: {told}")
+    assert read({name: "1", "IGNORE_UNKNOWN": "1"}).given == {"IGNORE_UNKNOWN"}
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Settings)])
