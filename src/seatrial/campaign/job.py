@@ -29,7 +29,8 @@ from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.places import slurm as jobs
 from seatrial.machine import slurm
-from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.machine.secrets import mask
+from seatrial.records.codec import to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 
@@ -76,14 +77,14 @@ class JobSignals:
 
 def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) -> RunOutcome:
     """Run what job_order.json of `first` says, as `first` or, where that has been started before, as the next attempt."""
-    order = from_json_or_none(JobOrder, files.read_json(first.job_order))
+    order = jobs.read_order(first)
     if order is None:
         raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
     attempt = _own_attempt(first, order, environ)
     signals = JobSignals(attempt)
     signals.install()
     names = slurm.host_names(environ.get("SLURM_JOB_NODELIST", ""))
-    files.write_json(attempt.job_start, to_json(_start_record(environ, names)))
+    files.write_json(attempt.job_start, to_json(start_record(environ, names)))
     _log(f"{order.spec.run}, attempt {attempt.number}: job {environ.get('SLURM_JOB_ID')} on {', '.join(names)}")
     spec = jobs.nodes_of_job(order.spec, environ, names)
     outcome = run_to_outcome(spec, attempt, signals, lambda *seen: None, lambda: None, order.plan_hash)
@@ -100,18 +101,19 @@ def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str
             close_attempt(earlier, requeued(earlier, order.spec, job, int(environ.get("SLURM_RESTART_COUNT", "1") or 1)))
     attempt = new_attempt(run, choose_checkpoint(run, order.spec) if order.resumes else None)
     files.write_private_json(attempt.job_order, to_json(order))
-    files.write_text(attempt.job_script, first.job_script.read_text(encoding="utf-8"))
+    files.write_text(attempt.job_script, jobs.script(order.spec, attempt), files.PRIVATE_PROGRAM)
     jobs.record(attempt, SubmittedJob(job=job, submitted_t=time.time()))
     return attempt
 
 
-def _start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJob:
+def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJob:
     return StartedJob(
         job=environ.get("SLURM_JOB_ID", ""),
         started_t=time.time(),
         restarts=int(environ.get("SLURM_RESTART_COUNT", "0") or 0),
         nodes=names or (socket.gethostname(),),
-        variables={name: value for name, value in sorted(environ.items()) if name.startswith(RECORDED)},
+        # SLURM_JWT among them.
+        variables={name: mask(name, value) for name, value in sorted(environ.items()) if name.startswith(RECORDED)},
     )
 
 
