@@ -188,9 +188,12 @@ def _with_children(found: Iterable[int], parents: Mapping[int, int]) -> set[int]
 def _remove_segments(folder: Path) -> None:
     """Only on the host of an order, and only what is not newer than the last write of the agent that carried it out."""
     attempt = AttemptPaths(folder)
-    with contextlib.suppress(OSError, NotPrivateError):
+    with contextlib.suppress(OSError):
         for path in (attempt.agent_order, *attempt.nodes.glob(f"*/{attempt.agent_order.name}")):
-            order = read_private_json(path)
+            order = None
+            # Somebody else's list would make segments of this user look abandoned.
+            with contextlib.suppress(NotPrivateError):
+                order = read_private_json(path)
             if isinstance(order, dict) and order.get("host") == socket.gethostname() and isinstance(order.get("shared_memory"), list):
                 written = [file.lstat().st_mtime for parent in {folder, path.parent} for file in parent.iterdir()]
                 newest_t = max(written, default=0.0) + SEGMENT_MARGIN_S
