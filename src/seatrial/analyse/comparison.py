@@ -45,6 +45,7 @@ from seatrial.analyse.statistics import (
 )
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean
 from seatrial.core.text import MOST_IN_PASSING, count, join_names
+from seatrial.machine.secrets import MASK
 from seatrial.records.comparison import ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation, Unlike
 from seatrial.records.measure import Estimate
 
@@ -378,6 +379,9 @@ def _else_cautions(prepared: _Prepared) -> Iterator[str]:
     yield from (f"{text}." for text in settings_without_effect(prepared.a, prepared.b))
     if text := reported_by_one(prepared.a, prepared.b):
         yield f"{text[0].upper()}{text[1:]}."
+    a, b = prepared.a.settings, prepared.b.settings
+    if masked := [name for name in a if a[name] == b.get(name) and MASK in a[name]]:
+        yield f"{join_names(masked, MOST_IN_PASSING)} is masked in both: whether the values are the same is unknown."
 
 
 def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Iterator[str]:

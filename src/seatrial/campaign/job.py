@@ -30,6 +30,7 @@ from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.places import slurm as jobs
 from seatrial.machine import slurm
 from seatrial.machine.network import match_nccl_interfaces
+from seatrial.machine.secrets import mask
 from seatrial.preflight.hosts.examine import host_facts
 from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none, to_json
@@ -88,14 +89,14 @@ class JobSignals:
 
 def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) -> RunOutcome:
     """Run what job_order.json of `first` says, as `first` or, where that has been started before, as the next attempt."""
-    order = from_json_or_none(JobOrder, files.read_json(first.job_order))
+    order = jobs.read_order(first)
     if order is None:
         raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
     attempt = _own_attempt(first, order, environ)
     signals = JobSignals(attempt)
     signals.install()
     names = slurm.host_names(environ.get("SLURM_JOB_NODELIST", ""))
-    files.write_json(attempt.job_start, to_json(_start_record(environ, names)))
+    files.write_json(attempt.job_start, to_json(start_record(environ, names)))
     _log(f"{order.spec.run}, attempt {attempt.number}: job {environ.get('SLURM_JOB_ID')} on {', '.join(names)}")
     spec = jobs.nodes_of_job(order.spec, environ, names)
     facts = _facts_of_nodes(spec, names)
@@ -143,18 +144,19 @@ def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str
             close_attempt(earlier, requeued(earlier, order.spec, job, int(environ.get("SLURM_RESTART_COUNT", "1") or 1)))
     attempt = new_attempt(run, choose_checkpoint(run, order.spec) if order.resumes else None)
     files.write_private_json(attempt.job_order, to_json(order))
-    files.write_text(attempt.job_script, first.job_script.read_text(encoding="utf-8"))
+    files.write_text(attempt.job_script, jobs.script(order.spec, attempt), files.PRIVATE_PROGRAM)
     jobs.record(attempt, SubmittedJob(job=job, submitted_t=time.time()))
     return attempt
 
 
-def _start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJob:
+def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJob:
     return StartedJob(
         job=environ.get("SLURM_JOB_ID", ""),
         started_t=time.time(),
         restarts=int(environ.get("SLURM_RESTART_COUNT", "0") or 0),
         nodes=names or (socket.gethostname(),),
-        variables={name: value for name, value in sorted(environ.items()) if name.startswith(RECORDED)},
+        # SLURM_JWT among them.
+        variables={name: mask(name, value) for name, value in sorted(environ.items()) if name.startswith(RECORDED)},
     )
 
 

@@ -129,7 +129,7 @@ class JobLoop:
             newest = attempts[-1] if attempts else None
             if newest is None or newest.outcome.exists() or not newest.job_script.exists():
                 continue
-            order = from_json_or_none(JobOrder, files.read_json(newest.job_order))
+            order = place.read_order(newest)
             if order is not None and order.spec.hash == spec.hash:
                 self._take_off(spec, newest)
 

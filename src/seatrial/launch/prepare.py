@@ -36,7 +36,7 @@ from seatrial.launch.transports.select import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments
 from seatrial.machine.provenance import is_recorded_variable, mask_planned
-from seatrial.machine.secrets import MASK, is_secret_name, mask, mask_argv
+from seatrial.machine.secrets import MASK, is_secret_name, mask, mask_argv, mask_text
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import to_json
@@ -214,7 +214,8 @@ def masked_spec(spec: RunSpec) -> RunSpec:
         settings=_masked_values(spec.settings),
         axes=_masked_values(spec.axes),
         env=planned_variables(spec),
-        site=spec.site and replace(spec.site, env={name: mask(name, value) for name, value in spec.site.env.items()}),
+        site=spec.site
+        and replace(spec.site, env=mask_planned(spec.site.env, ()), activate=tuple(mask_text(line) for line in spec.site.activate)),
         workload=replace(spec.workload, args=tuple(mask_argv(spec.workload.args))),
         launcher=replace(spec.launcher, args=tuple(mask_argv(spec.launcher.args)), program=tuple(mask_argv(spec.launcher.program))),
     )

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from seatrial.core.files import read_json
 from seatrial.core.paths import ATTEMPT_NAME, BY_HAND, AttemptPaths
+from seatrial.core.private_files import NotPrivateError, read_private_json
 from seatrial.machine.processes import AGENT_MODULE, PROC, ZOMBIE, list_own_pids, list_pids, read_cmdline, read_environ, read_process
 from seatrial.records.events import ENV_RUN_DIR
 
@@ -190,7 +190,10 @@ def _remove_segments(folder: Path) -> None:
     attempt = AttemptPaths(folder)
     with contextlib.suppress(OSError):
         for path in (attempt.agent_order, *attempt.nodes.glob(f"*/{attempt.agent_order.name}")):
-            order = read_json(path)
+            order = None
+            # Somebody else's list would make segments of this user look abandoned.
+            with contextlib.suppress(NotPrivateError):
+                order = read_private_json(path)
             if isinstance(order, dict) and order.get("host") == socket.gethostname() and isinstance(order.get("shared_memory"), list):
                 written = [file.lstat().st_mtime for parent in {folder, path.parent} for file in parent.iterdir()]
                 newest_t = max(written, default=0.0) + SEGMENT_MARGIN_S

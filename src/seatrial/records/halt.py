@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.core.files import write_text
+from seatrial.core.files import open_file, write_text
 
 MAX_BYTES = 16 * 1024
 HALT_KEY = "halt"
@@ -47,7 +47,7 @@ def write_halt(path: Path, halt: Halt) -> None:
 def read_halt(path: Path) -> Halt | None:
     """The request in the file; None where there is no file, or it holds no `halt:` line."""
     try:
-        with open(path, "rb") as source:
+        with open_file(path) as source:
             text = source.read(MAX_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return None

@@ -12,6 +12,7 @@ from typing import Any
 from seatrial.core.shell import quote
 from seatrial.core.text import SHORT_HASH_DIGITS, format_bytes, format_duration
 from seatrial.machine.provenance import fingerprint_differences
+from seatrial.machine.secrets import MASK
 from seatrial.records import events
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Scalar
@@ -69,6 +70,14 @@ class RunDiff:
     may_be_averaged: bool
     says: str
     """Whether they may be averaged, in a sentence."""
+
+    @property
+    def masked(self) -> tuple[str, ...]:
+        """Variables of the plans whose values are masked in both: whether they differ is unknown, unless the runs have one hash."""
+        old, new = self.before.attempt.spec, self.after.attempt.spec
+        if old.group_key and old.group_key == new.group_key:
+            return ()
+        return tuple(f"env.{name}" for name, value in old.env.items() if MASK in value and value == new.env.get(name))
 
 
 def diff_runs(before: RunSide, after: RunSide) -> RunDiff:
@@ -204,6 +213,8 @@ def diff_lines(diff: RunDiff, width: int) -> list[str]:
     same_group = diff.before.attempt.spec.group_key == diff.after.attempt.spec.group_key
     if not same_group and not any(one.section == "settings" or one.name == "script_sha256" for one in diff.differences):
         lines += textwrap.wrap(MASKED, width)
+    if masked := diff.masked:
+        lines += textwrap.wrap(f"Masked in both, so that a difference would not be seen: {', '.join(masked)}.", width)
     # Names and values come from files, and may hold control sequences.
     return [one_line(line) for line in (*lines, *textwrap.wrap(diff.says, width))]
 
@@ -217,6 +228,7 @@ def diff_json(diff: RunDiff) -> dict[str, Any]:
         "may_be_averaged": diff.may_be_averaged,
         "parted_by": list(diff.parted_by),
         "says": diff.says,
+        "masked": list(diff.masked),
         "differences": to_json(diff.differences),
     }
 

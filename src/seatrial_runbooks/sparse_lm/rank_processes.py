@@ -2,22 +2,25 @@
 
 In: ranks whose process was verified by pid and start time. Out: stacks/rank<r>.txt, written by the rank itself at its signal, also from
 within C++, or stacks/pid<P>.txt, taken by py-spy; the pids that got a signal. A rank is signalled only where its start event names the
-signal and it has a handler for it: any other would die of it.
+signal and it has a handler for it: any other would die of it. A pid in a file is only a claim: no process is touched that does not itself
+have the rank's heartbeat or event file in this folder open for writing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from seatrial.agent.stacks import PY_SPY_TIMEOUT_S, QUIET_S, SIGNAL_TIMEOUT_S, catches_signal, find_py_spy, signal_number
 from seatrial.core.files import size_bytes, write_text
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import join_names
-from seatrial.machine.processes import read_start_ticks
+from seatrial.machine.processes import PROC, read_start_ticks
 from seatrial_runbooks.sparse_lm.watched_run import RankProcess
 
 MAX_NAMED = 8
@@ -25,6 +28,8 @@ MAX_NAMED = 8
 
 def dump_stacks(paths: AttemptPaths, ranks: Sequence[RankProcess]) -> str:
     """The stacks of every rank; how each was taken, in one line."""
+    foreign = [rank for rank in ranks if not _writes_here(paths, rank)]
+    ranks = [rank for rank in ranks if rank not in foreign]
     sizes = {rank: size_bytes(paths.rank_stack(rank.rank)) for rank in ranks if _ask(rank)}
     deadline = time.monotonic() + SIGNAL_TIMEOUT_S
     while sizes and time.monotonic() < deadline and not all(_grew(paths, rank, size) for rank, size in sizes.items()):
@@ -32,12 +37,35 @@ def dump_stacks(paths: AttemptPaths, ranks: Sequence[RankProcess]) -> str:
     answered = [rank for rank, size in sizes.items() if _grew(paths, rank, size)]
     parts = [f"by signal: {_names(answered)}"] if answered else []
     parts += [_dump_by_py_spy(paths, rank) for rank in ranks if rank not in answered]
+    parts += [f"not {_names(foreign)} (such a process does not write to {paths.folder})"] if foreign else []
     return "; ".join(parts) or "no rank is left"
 
 
-def signal_ranks(ranks: Sequence[RankProcess], name: str) -> list[int]:
+def signal_ranks(paths: AttemptPaths, ranks: Sequence[RankProcess], name: str) -> list[int]:
     """Send TERM or KILL; the pids that got it."""
-    return [rank.pid for rank in ranks if _send(rank, int(signal.Signals[f"SIG{name}"]))]
+    return [rank.pid for rank in ranks if _writes_here(paths, rank) and _send(rank, int(signal.Signals[f"SIG{name}"]))]
+
+
+def _writes_here(paths: AttemptPaths, rank: RankProcess) -> bool:
+    own = [path.resolve() for path in (paths.heartbeat(rank.rank), paths.events(rank.rank))]
+    process = PROC / str(rank.pid)
+    with contextlib.suppress(OSError):
+        return any(_is_written(process, handle.name) for handle in (process / "fd").iterdir() if _target(handle) in own)
+    return False
+
+
+def _target(handle: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return handle.readlink()
+    return None
+
+
+def _is_written(process: Path, handle: str) -> bool:
+    """By the flags of the open file, in octal."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = (process / "fdinfo" / handle).read_text().splitlines()
+        return bool(int(next(line.split()[1] for line in lines if line.startswith("flags:")), 8) & os.O_ACCMODE)
+    return False
 
 
 def _ask(rank: RankProcess) -> bool:

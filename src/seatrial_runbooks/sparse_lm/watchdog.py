@@ -198,8 +198,8 @@ class Watchdog:
         elif level is Level.SOFT:
             self._request_halt(anomaly)
         elif level in (Level.TERM, Level.KILL):
-            pids = signal_ranks(self._run.alive(), level.name)
-            self._say(f"[watchdog] {level.name} sent to {', '.join(map(str, pids)) or 'nobody: all ranks are gone'}")
+            pids = signal_ranks(self._run.paths, self._run.alive(), level.name)
+            self._say(f"[watchdog] {level.name} sent to {', '.join(map(str, pids)) or 'nobody: no rank that writes here is left'}")
 
     def _request_halt(self, anomaly: Anomaly) -> None:
         run, attempt = self._run.identity()

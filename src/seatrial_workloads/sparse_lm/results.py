@@ -33,6 +33,7 @@ import torch
 from seatrial.core.checkpoints import FOLDER as CHECKPOINTS
 from seatrial.core.files import BY_UMASK, write_json, write_text
 from seatrial.core.paths import AttemptPaths
+from seatrial.machine.secrets import mask
 from seatrial.probe.loop import read_memory_mib
 from seatrial.probe.writer import LineFile
 from seatrial_workloads.common.errors import StartupError
@@ -143,7 +144,7 @@ class RunFiles:
         """env.json, before step 1."""
         if not self._writes:
             return
-        kept = {name: value for name, value in sorted(os.environ.items()) if name in ENVIRONMENT or name.startswith(PREFIXES)}
+        kept = {name: mask(name, value) for name, value in sorted(os.environ.items()) if name in ENVIRONMENT or name.startswith(PREFIXES)}
         on_gpu = torch.cuda.is_available()
         write_json(
             self.run_dir / ENV_JSON,

@@ -358,3 +358,10 @@ def test_single_runs_know_no_variance_and_one_without_the_metric_leaves_no_winne
 )
 def test_debug_settings_by_level(settings: list[str], levels: set[tuple[str, str]]) -> None:
     assert debug_levels(settings) == levels
+
+
+def test_masked_values_are_not_taken_for_equal_ones() -> None:
+    a, b = (dataclasses.replace(side(name, RATES), settings={"env.LICENSE": "***", "env.MODE": "x"}) for name in "ab")
+    assert [text for text in compare(a, b).cautions if "masked" in text and "env.LICENSE" in text and "env.MODE" not in text]
+    plain = [dataclasses.replace(one, settings={"env.MODE": "x"}) for one in (a, b)]
+    assert not [text for text in compare(*plain).cautions if "masked" in text]

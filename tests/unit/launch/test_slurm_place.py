@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.campaign.job import start_record
 from seatrial.core.errors import LaunchError
+from seatrial.core.files import write_json
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.places.slurm import nodes_of_job, script, submit, submitted
+from seatrial.launch.places.slurm import nodes_of_job, record, script, submit, submitted
+from seatrial.launch.prepare import masked_spec
 from seatrial.launch.transports.srun import srun_argv
+from seatrial.machine.secrets import MASK
 from seatrial.machine.slurm import Answer
-from seatrial.records.job import JobOrder
+from seatrial.records.codec import to_json
+from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, SiteSpec, SlurmSpec, WorkloadSpec
 
 SPEC = RunSpec(
@@ -67,6 +72,26 @@ def test_a_number_is_written_down_and_no_answer_is_no_refusal(tmp_path: Path, an
     attempt = attempt_in(tmp_path / "r" / "attempt-1")
     found = submit(attempt, JobOrder(spec=SPEC), call=lambda argv: answer)
     assert (found.job if found else None) == job and submitted(attempt) == found
+
+
+@pytest.mark.parametrize("job", ["--user=root", "4711 4712", "", "-t"])
+def test_only_a_number_is_a_job_to_be_cancelled(tmp_path: Path, job: str) -> None:
+    attempt = attempt_in(tmp_path / "r" / "attempt-1")
+    record(attempt, SubmittedJob(job=job))
+    write_json(attempt.job_start, to_json(StartedJob(job=job, started_t=0.0)))
+    assert submitted(attempt) is None
+
+
+def test_a_sites_secrets_are_not_recorded() -> None:
+    site = SiteSpec(name="lab", env={"LICENSE": "planted-8", "NCCL_IB_DISABLE": "1"}, activate=("export HF_TOKEN=planted-9",))
+    shown = masked_spec(replace(SPEC, site=site)).site
+    assert shown is not None and "planted" not in str(shown) and shown.env["NCCL_IB_DISABLE"] == "1"
+
+
+def test_the_record_of_a_start_has_no_token() -> None:
+    environ = {"SLURM_JOB_ID": "1", "SLURM_JWT": "planted-7", "SLURM_JOB_PARTITION": "gpu"}
+    shown = start_record(environ, ("n1",)).variables
+    assert shown["SLURM_JOB_PARTITION"] == "gpu" and shown["SLURM_JWT"] == MASK
 
 
 def test_a_refusal_names_sbatchs_reason(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.core.files import write_json
+from seatrial.core.files import write_private_json
 from seatrial.core.paths import BY_HAND, AttemptPaths
 from seatrial.machine import orphans
 from seatrial.machine.orphans import (
@@ -106,14 +106,18 @@ def _shared_memory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Path]:
     return files
 
 
-@pytest.mark.parametrize(("host", "left"), [(None, ["psm_before"]), ("another", ["psm_before", "psm_new"])])
+@pytest.mark.parametrize(
+    ("host", "mode", "left"),
+    [(None, 0o600, ["psm_before"]), ("another", 0o600, ["psm_before", "psm_new"]), (None, 0o666, ["psm_before", "psm_new"])],
+)
 def test_shared_memory_is_removed_only_on_the_host_of_the_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str | None, left: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str | None, mode: int, left: list[str]
 ) -> None:
     files = _shared_memory(monkeypatch, tmp_path / "shm")
     own = AttemptPaths(tmp_path / "attempt-1").node("node2")
     own.folder.mkdir(parents=True)
-    write_json(own.agent_order, {"host": host or socket.gethostname(), "shared_memory": ["psm_before"]})
+    write_private_json(own.agent_order, {"host": host or socket.gethostname(), "shared_memory": ["psm_before"]})
+    own.agent_order.chmod(mode)
     kill_orphans(tmp_path / "attempt-1", {})
     assert [path.name for path in files if path.exists()] == left
 

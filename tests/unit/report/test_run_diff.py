@@ -187,7 +187,15 @@ def test_the_text_is_as_it_was_and_fits(width: int) -> None:
 
 def test_json_holds_the_same_with_values_as_values() -> None:
     stored = json.loads(json.dumps(diff_json(_golden_case())))
-    assert list(stored) == ["before", "after", "fingerprints_equal", "may_be_averaged", "parted_by", "says", "differences"]
+    assert list(stored) == ["before", "after", "fingerprints_equal", "may_be_averaged", "parted_by", "says", "masked", "differences"]
     assert stored["after"]["outcome"] == "failed" and stored["before"]["run"] == "bs8_r1"
     assert {"section": "settings", "name": "bs", "before": 8, "after": 16, "parts": False} in stored["differences"]
     assert stored["parted_by"] == ["gpu_power_limit_w", "git_diff_sha256", "torch"]
+
+
+def test_values_that_are_masked_in_both_are_not_called_equal() -> None:
+    old, new = (spec("mb8_nw2", 1, group_key=key, env={"LICENSE": "***", "MODE": "x"}) for key in ("one", "two"))
+    diff = diff_runs(side(run_spec=old), side(run_spec=new))
+    assert diff.masked == ("env.LICENSE",) and any("env.LICENSE" in line for line in diff_lines(diff, 200))
+    # The key is over the values themselves.
+    assert diff_runs(side(run_spec=old), side(run_spec=old)).masked == ()

@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 
 from seatrial.core.errors import UsageError
+from seatrial.core.paths import AttemptPaths
+from seatrial.machine.processes import read_start_ticks
 from seatrial.probe.identity import process_t
 from seatrial.records.halt import Halt, read_halt, write_halt
+from seatrial_runbooks.sparse_lm.rank_processes import signal_ranks
 from seatrial_runbooks.sparse_lm.training_csv import last_window, main
 from seatrial_runbooks.sparse_lm.watchdog import Watchdog, WatchdogSettings, read_settings
-from seatrial_runbooks.sparse_lm.watched_run import WatchedRun
+from seatrial_runbooks.sparse_lm.watched_run import RankProcess, WatchedRun
 
 DEAD_PID = 2**22 + 1
 
@@ -152,6 +155,23 @@ def test_it_ends_with_its_run(watched: Watched, process: subprocess.Popen[bytes]
     process.wait()
     assert watched.check() == 0
     assert "every rank is done; no anomaly" in watched.said[-1]
+
+
+@pytest.mark.parametrize("mode", [None, "r", "a"])
+def test_a_pid_in_a_file_is_signalled_only_if_it_writes_there(tmp_path: Path, mode: str | None) -> None:
+    """A folder of a stranger may name any process of the user's."""
+    rank_file = tmp_path / "heartbeat_rank0.jsonl"
+    rank_file.touch()
+    program = "import sys; held = open(*sys.argv[1:]) if sys.argv[1:] else None; print(flush=True); sys.stdin.read()"
+    argv = [sys.executable, "-c", program, *([str(rank_file), mode] if mode else [])]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        ticks = read_start_ticks(child.pid)
+        assert ticks is not None
+        rank = RankProcess(rank=0, pid=child.pid, start_ticks=ticks)
+        assert signal_ranks(AttemptPaths(tmp_path), [rank], "TERM") == ([child.pid] if mode == "a" else [])
+        child.kill()
 
 
 def test_without_a_run_it_ends(watched: Watched) -> None:

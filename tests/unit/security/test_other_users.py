@@ -7,19 +7,25 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from seatrial.campaign.job import run_attempt
 from seatrial.campaign.lock import hold_lock
 from seatrial.core.errors import CampaignError, LaunchError
 from seatrial.core.files import write_private_json
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.private_files import NotPrivateError, is_own, read_private_json
 from seatrial.launch.places.hosts import write_connection_files
+from seatrial.launch.places.slurm import submit
+from seatrial.machine.slurm import Answer
 from seatrial.records.codec import to_json
+from seatrial.records.job import JobOrder
 from tests.unit.agent.running import Node, order_for
+from tests.unit.launch.test_slurm_place import SPEC
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
@@ -38,15 +44,14 @@ def run_as_nobody(program: str, *args: str | Path) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Which others can reach, and write to."""
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.stat().st_uid == 0 and not parent.stat().st_mode & stat.S_IXOTH:
-            parent.chmod(parent.stat().st_mode | 0o055)
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    shared.chmod(0o777)
-    return shared
+def folder() -> Iterator[Path]:
+    """Which others can reach, and write to. Not below pytest's own folder: whenever another pytest begins, it closes that to others."""
+    with tempfile.TemporaryDirectory() as root:
+        Path(root).chmod(0o755)
+        shared = Path(root, "shared")
+        shared.mkdir()
+        shared.chmod(0o777)
+        yield shared
 
 
 WRITE = "import os, sys; os.umask(0o077); open(sys.argv[1], 'w').write(sys.argv[2])"
@@ -145,6 +150,34 @@ def test_many_hosts_are_not_commanded_from_a_folder_of_everybody(folder: Path) -
         write_connection_files(attempt, [])
     folder.chmod(0o755)
     write_connection_files(attempt, [])
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_a_job_runs_no_order_of_others(folder: Path, plant: Plant) -> None:
+    attempt = AttemptPaths(folder / "run" / "attempt-1")
+    attempt.folder.mkdir(parents=True)
+    attempt.folder.chmod(0o777)
+    plant(attempt.job_order, json.dumps(to_json(JobOrder(spec=SPEC))))
+    with pytest.raises(LaunchError, match=str(attempt.job_order)):
+        run_attempt(attempt, {})
+    assert not attempt.job_start.exists()
+
+
+def test_no_job_is_submitted_from_a_folder_of_everybody(folder: Path) -> None:
+    attempt = AttemptPaths(folder / "run" / "attempt-1")
+    attempt.folder.mkdir(parents=True)
+    submitted: list[object] = []
+
+    def call(argv: object) -> Answer:
+        submitted.append(argv)
+        return Answer(returncode=0, stdout="4711\n")
+
+    with pytest.raises(LaunchError, match=f"{folder} can be written by every user"):
+        submit(attempt, JobOrder(spec=SPEC), call)
+    assert not submitted
+    folder.chmod(0o755)
+    submit(attempt, JobOrder(spec=SPEC), call)
+    assert submitted and [stat.S_IMODE(path.stat().st_mode) for path in (attempt.job_order, attempt.job_script)] == [0o600, 0o700]
 
 
 HOLD = """

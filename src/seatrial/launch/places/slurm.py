@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seatrial.core.errors import LaunchError
-from seatrial.core.files import read_json, write_json, write_private_json, write_text
+from seatrial.core.files import PRIVATE_PROGRAM, read_json, write_json, write_private_json, write_text
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import AttemptPaths
+from seatrial.core.private_files import NotPrivateError, is_world_writable, read_private_json, world_writable_text
 from seatrial.launch.agents import answers_argv, module_argv
 from seatrial.launch.host_questions import HostSessions
 from seatrial.launch.transports.srun import srun_argv
@@ -38,14 +39,18 @@ JOB_NAME_LENGTH = 60
 FIRST_PORT, PORTS_OF_JOB, PORT_RANGES = 20_000, 200, 60
 NOT_SHARED = 66
 """Exit code of a job whose node does not see the attempt's folder."""
+_JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+&|()\[\]*-]*")
 
 
 def submit(attempt: AttemptPaths, order: JobOrder, call: Callable[[Sequence[str]], slurm.Answer] | None = None) -> SubmittedJob | None:
     """Submit the attempt; None where the controller does not answer, and nobody knows yet whether it took the job. LaunchError where it
     refused it."""
+    if is_world_writable(campaign := attempt.folder.parent.parent):
+        raise LaunchError(world_writable_text(campaign))
     write_private_json(attempt.job_order, to_json(order))
-    write_text(attempt.job_script, script(order.spec, attempt))
+    # The site's lines may export secrets.
+    write_text(attempt.job_script, script(order.spec, attempt), PRIVATE_PROGRAM)
     answer = (call or slurm.call)(["sbatch", "--parsable", str(attempt.job_script)])
     if answer.unreachable:
         return None
@@ -53,6 +58,14 @@ def submit(attempt: AttemptPaths, order: JobOrder, call: Callable[[Sequence[str]
         raise LaunchError(f"sbatch refused the job of {attempt.run}: {answer.problem}")
     job, _, cluster = answer.stdout.strip().splitlines()[-1].partition(";")
     return record(attempt, SubmittedJob(job=job, submitted_t=time.time(), cluster=cluster))
+
+
+def read_order(attempt: AttemptPaths) -> JobOrder | None:
+    """What the job runs; None where there is none. LaunchError unless this user wrote it, and nobody else can have changed it."""
+    try:
+        return from_json_or_none(JobOrder, read_private_json(attempt.job_order))
+    except NotPrivateError as error:
+        raise LaunchError(str(error)) from error
 
 
 def record(attempt: AttemptPaths, job: SubmittedJob) -> SubmittedJob:
@@ -64,7 +77,10 @@ def submitted(attempt: AttemptPaths) -> SubmittedJob | None:
     """The job of this attempt, as far as the folder tells: a harness that was killed just after sbatch has not written it down, but the job
     itself has when it started."""
     found = from_json_or_none(SubmittedJob, read_json(attempt.job))
-    if found is None and (begun := started(attempt)):
+    # It becomes an argument of scancel, which takes options too.
+    if found is not None and not _JOB_ID.fullmatch(found.job):
+        return None
+    if found is None and (begun := started(attempt)) and _JOB_ID.fullmatch(begun.job):
         return SubmittedJob(job=begun.job, submitted_t=begun.started_t)
     return found
 
