@@ -7,6 +7,7 @@ what must be created once or must not run in parallel.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import shutil
@@ -29,13 +30,25 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Nothing of what collection makes is garbage, and looking for some takes a third of its time; what it made stays until the end."""
+    gc.disable()
+    try:
+        _import_share(session.config)
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def _import_share(config: pytest.Config) -> None:
     """Workers begin with different files, the first with every third, say, so that each file's asserts are rewritten by one of them and the
     others find it in the cache: in a new checkout every worker would rewrite them all, for longer than all else it does to collect."""
-    worker = getattr(session.config, "workerinput", None)
+    worker = getattr(config, "workerinput", None)
     if worker is None:
         return
-    for path in _lane_files(session.config)[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+    for path in _lane_files(config)[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
         # Its collection reports what is wrong with it.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
