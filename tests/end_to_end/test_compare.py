@@ -40,21 +40,21 @@ def test_groups_history_and_debug_settings(harness: Harness) -> None:
     findings = json.loads(harness.out.verdict.read_text())["findings"]
     assert {finding["verdict"] for finding in findings} == {"PASS"}
     assert "wall_clock_breakdown=true" in harness.out.summary_md.read_text()
-    (one,) = json_line(harness.run("compare", "out:old_like", "out:tuned", "--json", "--margin", "10"))["comparisons"]
+    (one,) = json_line(harness.call("compare", "out:old_like", "out:tuned", "--json", "--margin", "10"))["comparisons"]
     assert one["relation"] == Relation.FASTER.value and one["method"] == "paired t on logs, 3 pairs"
     assert sorted(difference.split()[0] for difference in one["differs"]) == ["step_ms", "variant", "wall_clock_breakdown"]
     assert 1.2 < one["ratio"]["mean"] < 2.5
 
-    harness.run("history", "add", "out", env=history)
-    rows = json_line(harness.run("history", "list", "--json", env=history))["rows"]
+    harness.call("history", "add", "out", env=history)
+    rows = json_line(harness.call("history", "list", "--json", env=history))["rows"]
     slow = next(row["row"] for row in rows if row["group"] == "old_like")
-    harness.run("history", "pin", str(slow), "before", env=history)
-    against = harness.run("compare", "history:before", "tuned", "--in", "out", env=history)
+    harness.call("history", "pin", str(slow), "before", env=history)
+    against = harness.call("compare", "history:before", "tuned", "--in", "out", env=history)
     assert "tuned against history:before: FASTER" in against
 
     traced = PLAN.replace("output: out", "output: traced\nenv: {CUDA_LAUNCH_BLOCKING: '1'}")
     harness.run("run", str(harness.plan(traced, "traced.yaml")), "--only", "tuned_r1", code=None)
-    refused = harness.run("compare", "out:tuned", "traced", code=2)
+    refused = harness.call("compare", "out:tuned", "traced", code=2)
     assert "CUDA_LAUNCH_BLOCKING=1" in refused and "debug settings" in refused
 
 
@@ -77,6 +77,6 @@ def test_samples_of_unlike_length_have_no_winner(harness: Harness) -> None:
     summary = json.loads(harness.out.summary_json.read_text())
     assert "block_size (32 → 64)" in summary["winners"] and "{block_size}" not in json.dumps(summary["cautions"])
     names = [f"out:{row['summary']['group']}" for row in last["ranking"]]
-    (one,) = json_line(harness.run("compare", *names, "--json", code=3))["comparisons"]
+    (one,) = json_line(harness.call("compare", *names, "--json", code=3))["comparisons"]
     assert (one["relation"], one["ratio"], one["loss"]["verdict"]) == (Relation.AMBIGUOUS.value, None, "unknown")
-    assert "block_size (32 → 64)" in harness.run("compare", "out", code=2)
+    assert "block_size (32 → 64)" in harness.call("compare", "out", code=2)

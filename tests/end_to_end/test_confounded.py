@@ -31,5 +31,5 @@ def test_a_lost_path_confounds_and_a_fallback_has_no_effect(harness: Harness) ->
     assert "graph is on in zero0_attn-sdpa and off in zero1_attn-sdpa (ZeRO hooks" in told["confounded"]
     assert by_group["zero0_attn-flash"]["same_as"] == "zero0_attn-sdpa" and not by_group["zero1_attn-sdpa"]["is_compared"]
     assert "attn had no effect: both ran sdpa" in " ".join(text.split())
-    refused = harness.run("compare", "out", "zero0_attn-sdpa", "zero1_attn-sdpa", code=2)
+    refused = harness.call("compare", "out", "zero0_attn-sdpa", "zero1_attn-sdpa", code=2)
     assert "confounded: graph is on" in refused and "--allow-confounded" in refused

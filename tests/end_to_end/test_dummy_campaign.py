@@ -69,12 +69,12 @@ def test_the_last_line_is_json(finished_folder: Path) -> None:
 
 def test_report_recomputes_everything_from_disk(finished: Harness) -> None:
     out = finished.out
-    finished.run("report", "out")
+    finished.call("report", "out")
     tables = [out.manifest, out.per_run_metrics, out.ranked_groups, out.best_config_json, out.timing_points]
     before = {path: path.read_text() for path in tables}
     for path in [*tables, out.summary_md, out.summary_json, out.verdict]:
         path.unlink()
-    finished.run("report", "out")
+    finished.call("report", "out")
     assert {path: path.read_text() for path in tables} == before
     assert finished.verdict() == "PASS"
 
@@ -133,7 +133,7 @@ def test_stop_on_error_ends_at_the_first_failure(harness: Harness) -> None:
 def test_stop_from_another_terminal(harness: Harness) -> None:
     process = harness.start("run", str(harness.plan(SLOW)))
     wait_until(lambda: list(harness.out.folder.glob("*/attempt-1/heartbeat_rank1.jsonl")), "a run starts")
-    assert "mb" in harness.run("watch", str(harness.out.folder), "--once")
+    assert "mb" in harness.call("watch", str(harness.out.folder), "--once")
     assert "in use by process" in harness.run("run", "plan.yaml", code=1)
     assert "asked process" in harness.run("stop", str(harness.out.folder))
     process.communicate(timeout=60)
@@ -150,11 +150,11 @@ def test_budget_leaves_the_rest_for_later(harness: Harness) -> None:
 
 
 def test_logs_of_all_ranks_and_of_one(finished: Harness) -> None:
-    everything = finished.run("logs", "out/mb4_r1")
+    everything = finished.call("logs", "out/mb4_r1")
     assert "[rank0]: " in everything and "Step 0: Loss" in everything
-    alone = finished.run("logs", "out/mb4_r1", "--rank", "0", "--follow")
+    alone = finished.call("logs", "out/mb4_r1", "--rank", "0", "--follow")
     assert "Step 0: Loss" in alone and "[rank" not in alone
-    assert "did you mean 'mb4_r" in finished.run("logs", "out/mb4_r9", code=1)
+    assert "did you mean 'mb4_r" in finished.call("logs", "out/mb4_r9", code=1)
 
 
 def test_command_file_run_by_hand_does_the_same_and_a_moved_campaign_is_reported(harness: Harness) -> None:
@@ -168,9 +168,9 @@ def test_command_file_run_by_hand_does_the_same_and_a_moved_campaign_is_reported
     assert {path: path.read_bytes() for path in before} == before, "what the campaign measured stays as it was"
 
     moved = harness.out.folder.rename(harness.folder / "elsewhere")
-    harness.run("report", "elsewhere")
+    harness.call("report", "elsewhere")
     assert [row["outcome"] for row in rows_of(CampaignPaths(moved).manifest)] == ["ok"]
-    assert "The same" in harness.run("why", "elsewhere", "1", "--remake")
+    assert "The same" in harness.call("why", "elsewhere", "1", "--remake")
 
 
 def test_a_reader_that_goes_away_does_not_end_the_campaign(finished: Harness) -> None:
@@ -220,14 +220,14 @@ def test_provenance_and_diff_name_what_differs_between_two_runs(finished: Harnes
     stored = json.loads(finished.out.run("mb8_r1").attempt(1).provenance.read_text())
     assert stored["environment"]["NCCL_ALGO"] == "Ring" and stored["environment"]["HF_TOKEN"] == "***"
     assert stored["plan_hash"] and stored["fingerprint"] and stored["python"] and stored["nics"] is not None
-    document = json.loads(finished.run("diff", "out/mb8_r1", "out/mb4_r1", "--json").splitlines()[-1])
+    document = json.loads(finished.call("diff", "out/mb8_r1", "out/mb4_r1", "--json").splitlines()[-1])
     assert "micro_batch" in json.dumps(document)
 
 
 def test_any_table_can_be_exported_as_csv_and_parquet(finished: Harness) -> None:
     polars = pytest.importorskip("polars")
-    text = finished.run("export", "out", "steps")
+    text = finished.call("export", "out", "steps")
     assert len(text.splitlines()) == 1 + 4 * 2 * 40
-    finished.run("export", "out", "steps", "host_telemetry", "runs", "--format", "parquet", "-o", "tables")
+    finished.call("export", "out", "steps", "host_telemetry", "runs", "--format", "parquet", "-o", "tables")
     assert polars.read_parquet(finished.folder / "tables" / "steps.parquet").height == 4 * 2 * 40
     assert polars.read_parquet(finished.folder / "tables" / "runs.parquet")["micro_batch"].sort().to_list() == [4, 4, 8, 8]

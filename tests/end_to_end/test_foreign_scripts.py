@@ -92,7 +92,7 @@ def test_steps_of_unlike_batches_are_not_passed_off_as_throughput(harness: Harne
 )
 def test_wrong_use_ends_with_exit_code_1(harness: Harness, argv: list[str], says: str) -> None:
     (harness.folder / "train.py").write_text("")
-    text = harness.run("sweep", *argv, code=1)
+    text = harness.call("sweep", *argv, code=1)
     assert says in text and "Traceback" not in text
 
 

@@ -25,7 +25,7 @@ def test_pictures_and_comparison(harness: Harness) -> None:
     for out, step_ms in (("slow", 16), ("fast", 8)):
         harness.run("run", str(harness.plan(PLAN.format(out=out, step_ms=step_ms), f"{out}.yaml")))
     slow = CampaignPaths(harness.folder / "slow")
-    text = harness.run("report", "slow", "--png", "--compare", "fast", "--json")
+    text = harness.call("report", "slow", "--png", "--compare", "fast", "--json")
     document = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
     assert document["html"] == str(slow.summary_html.relative_to(harness.folder))
     assert [Path(path).name for path in document["png"]][:1] == ["ranking.png"]

@@ -39,7 +39,7 @@ def losses(harness: Harness, attempt: int, rank: int = 0) -> dict[int, float]:
 def test_a_script_that_crashed_goes_on_and_the_report_joins_its_attempts(harness: Harness) -> None:
     plan = str(harness.plan(SCRIPT))
     harness.run("run", plan, code=INCONCLUSIVE)
-    assert "would go on from attempt 1 (its checkpoints)" in harness.run("plan", "show", plan)
+    assert "would go on from attempt 1 (its checkpoints)" in harness.call("plan", "show", plan)
     text = harness.run("run", plan)
     assert "goes on from attempt 1 (its checkpoints)" in text
     first, second = outcome(harness, 1), outcome(harness, 2)

@@ -46,7 +46,7 @@ def test_a_changed_file_is_found(failed: Harness) -> None:
 
 
 def test_a_campaign_without_a_verdict_is_traced(finished: Harness) -> None:
-    document = json.loads(finished.run("why", "out", "1", "--remake", "--json").splitlines()[-1])
+    document = json.loads(finished.call("why", "out", "1", "--remake", "--json").splitlines()[-1])
     assert document["same"] is True
     finished.out.verdict.unlink()
-    assert "There is no verdict.json to compare with" in finished.run("why", "out", "1", "--remake")
+    assert "There is no verdict.json to compare with" in finished.call("why", "out", "1", "--remake")

@@ -11,6 +11,7 @@ import pytest
 from seatrial.analyse.stragglers import (
     RankLag,
     RankWork,
+    chance_of_at_least,
     driving_rank,
     find_straggler,
     latest_rank,
@@ -31,6 +32,12 @@ def judged(tables: StepTables, window: Window | None = None) -> Straggler:
     assert found is not None
     assert found.reason.endswith((".", ". ")) and found.source == tables.source
     return found
+
+
+@pytest.mark.parametrize(("count", "n"), [(16, 20), (20, 20), (41, 80), (900, 1000), (81_000, 100_000)])
+def test_the_chance_is_the_tail_of_the_binomial_distribution(count: int, n: int) -> None:
+    special = pytest.importorskip("scipy.special")
+    assert chance_of_at_least(count, n) == pytest.approx(float(special.bdtrc(count - 1, n, 0.5)), rel=1e-9)
 
 
 def test_a_single_rank_waits_for_nobody() -> None:
