@@ -263,7 +263,7 @@ def ordered(tmp_path: Path, fake: FakeSlurm) -> Iterator[AttemptPaths]:
     """An attempt whose job has been submitted; signal handlers are as before afterwards."""
     attempt = AttemptPaths(tmp_path / SPEC.run / "attempt-1")
     attempt.folder.mkdir(parents=True)
-    files.write_json(attempt.job_order, to_json(JobOrder(spec=SPEC)))
+    files.write_private_json(attempt.job_order, to_json(JobOrder(spec=SPEC)))
     files.write_json(attempt.job, to_json(SubmittedJob(job="12")))
     attempt.job_script.write_text("#!/bin/bash\n")
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}

@@ -34,7 +34,7 @@ PLANS = {
     "torchrun": "launcher: {kind: torchrun, program: [./python, -m, torch.distributed.run]}\n",
     "deepspeed": "launcher: {kind: deepspeed, program: [./python]}\n",
     "search_path": "launcher: {kind: python, program: [python]}\nenv: {PATH: .}\n",
-    "site": "launcher: {kind: python, program: [{python}]}\nenv: {PYTHONPATH: {folder}}\n",
+    "python_path": "launcher: {kind: python, program: [{python}]}\nenv: {PYTHONPATH: {folder}}\n",
     "needing": "launcher: {kind: python, program: [./python]}\nneeds: {campaign: out}\n",
 }
 
