@@ -115,9 +115,8 @@ def doctor(
 
     began_m = time.monotonic()
     console = console_for(as_json=json, plain=True)
-    if plan is not None:
-        say_first(console, f"Checking {plan}: the Pythons that it names are started, to ask for their versions.")
     need = _need(plan, set, out, place_kind, site)
+    say_first(console, f"Checking {plan}: the Pythons that it names are started, to ask for their versions." if plan else "")
     place = place_of(need, hostfile, interface)
     own = need_of_this_host(need, place.hosts if place else ())
     sections = examine(own, fast=fast, empty_columns=None if fast else empty_columns)

@@ -127,8 +127,9 @@ def console_for(*, as_json: bool = False, plain: bool = False, soft_wrap: bool =
 
 
 def say_first(console: Console, line: str) -> None:
-    """The first line of a verb that starts programs which a plan names."""
-    console.print(printable(line), style="dim", markup=False, highlight=False, soft_wrap=True)
+    """The first line of a verb that starts programs which a plan names, once the plan is known to be one; none where it is empty."""
+    if line:
+        console.print(printable(line), style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_lines(console: Console, lines: Sequence[str]) -> None:

@@ -75,7 +75,6 @@ def run(
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.plan import read_plan
 
-    say_first(console_for(as_json=json), f"Running {plan}: the programs that it names are started, as you.")
     campaign = read_plan(plan, [*(set or ()), *([f"place.kind={place}"] if place else ())], only, budget, out, site)
     if ignore_needs and campaign.needs is not None:
         campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
@@ -92,17 +91,19 @@ def run(
         keep_going=keep_going,
         full=full,
         allow_confounded=allow_confounded,
+        first_line=f"Running {plan}: the programs that it names are started, as you.",
     )
 
 
-def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, *, as_json: bool, **how: Any) -> int:
+def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, *, as_json: bool, first_line: str = "", **how: Any) -> int:
     """What this command has to run of the plan: all of it, or this node's share. `how` is that of `execute`; returns the exit code."""
     from seatrial.cli.per_node import take_part, this_node
 
     here = this_node(plan, node)
     if here is not None and here.rank:
+        say_first(console_for(as_json=as_json), first_line)
         return take_part(plan, here, as_json=as_json)
-    return execute(plan, as_json=as_json, here=here, **how)
+    return execute(plan, as_json=as_json, here=here, first_line=first_line, **how)
 
 
 def execute(
@@ -120,10 +121,12 @@ def execute(
     view: MakeView | None = None,
     here: ThisNode | None = None,
     how_to_resume: str = "",
+    first_line: str = "",
 ) -> int:
     """Run the campaign and return the exit code; `again` runs finished runs too, `from_start` those with checkpoints from step 0,
     `keep_going` those after alike failures, `full` prints the whole report, `allow_confounded` compares confounded groups; `here` is
-    node 0 of a campaign without ssh; `how_to_resume` is for commands other than `seatrial`."""
+    node 0 of a campaign without ssh; `how_to_resume` is for commands other than `seatrial`; `first_line` is printed before anything is
+    started."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -136,6 +139,7 @@ def execute(
     out, trackers = Path(plan.output), usable_trackers(track)
     require_yes(plan, yes)
     refuse_unusable_output(out)
+    say_first(console, first_line)
     warn_of_impossible_criteria(plan, console)
     recorder = RunRecorder(CampaignPaths(out))
     with (
