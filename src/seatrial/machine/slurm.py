@@ -190,6 +190,12 @@ class Partition:
     up: bool = True
 
 
+def configuration_problem() -> str:
+    """Why Slurm's programs cannot know their cluster: no slurm.conf here, and none to be fetched. Empty where they do."""
+    answer = call(["sinfo", "--noheader"])
+    return answer.problem if not answer.ok and "configuration source" in answer.stderr else ""
+
+
 def partitions() -> tuple[Partition, ...] | None:
     """None where Slurm does not answer."""
     answer = call(["sinfo", "--noheader", "--format=%P|%D|%G|%c|%a"])

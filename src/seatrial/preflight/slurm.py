@@ -33,6 +33,12 @@ FOUND = refusal(
     prevents="sbatch: command not found",
     fix="start it on a login node of the cluster, or load its module (`module load slurm`)",
 )
+CONFIGURED = refusal(
+    name="Slurm's configuration",
+    what="whether Slurm's programs find their cluster's configuration here",
+    prevents="sbatch: fatal: Could not establish a configuration source",
+    fix="start it on a login node of the cluster, or set SLURM_CONF to its slurm.conf",
+)
 ANSWERS = warning(
     name="Slurm's controller",
     what="whether the controller answers",
@@ -63,7 +69,7 @@ VISIBLE = refusal(
     prevents="jobs that end at once, since their node has no such folder",
     fix="choose a folder on the cluster's shared file system with --out",
 )
-SLURM_CHECKS = (FOUND, ANSWERS, PARTITION, NODES, ACCEPTED, VISIBLE)
+SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, PARTITION, NODES, ACCEPTED, VISIBLE)
 
 
 def check_slurm(need: Need) -> Iterator[Check]:
@@ -76,6 +82,10 @@ def check_slurm(need: Need) -> Iterator[Check]:
     if missing:
         return
     known = slurm.partitions()
+    problem = slurm.configuration_problem() if known is None else ""
+    yield CONFIGURED.result(not problem, problem or "found")
+    if problem:
+        return
     yield ANSWERS.result(known is not None, "no answer from sinfo" if known is None else count(len(known), "partition"))
     if known is None:
         return
