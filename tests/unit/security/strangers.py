@@ -13,10 +13,8 @@ import select
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from seatrial.core.control_connection.protocol import ControlClient, ControlEndpoint
 from seatrial.core.control_connection.server import ControlServer
@@ -32,8 +30,7 @@ SAYINGS = (b"", b"", HALF, b"", b"", b"GET / HTTP/1.1\r\n\r\n")
 
 
 def let_in_under_flood(seconds: float) -> tuple[list[float], int]:
-    """How long each of the nodes took, round after round while strangers connect; and how many strangers there were. Time in which the
-    server's thread was ready and had no processor is other programs' doing, and is taken off."""
+    """How long each of the nodes took, round after round while strangers connect; and how many strangers there were."""
     took_s: list[float] = []
     with ControlServer("secret", NODES, may_return=True) as server:
         argv = [sys.executable, __file__, str(server.port), str(PER_S), str(seconds), *ADDRESSES]
@@ -52,16 +49,10 @@ def let_in_under_flood(seconds: float) -> tuple[list[float], int]:
 
 
 def _connect(port: int, node: str) -> tuple[float, ControlClient]:
-    began_m, starved_s = time.monotonic(), _starved_s()
+    began_m = time.monotonic()
     endpoint = ControlEndpoint(addresses=("127.0.0.1",), port=port, token="secret", node=node)
     client = ControlClient.connect(endpoint, {}, timeout_s=60.0)
-    return time.monotonic() - began_m - (_starved_s() - starved_s), client
-
-
-def _starved_s() -> float:
-    """How long the server's thread was ready to run and did not get a processor, by the kernel's account."""
-    thread = next(one for one in threading.enumerate() if one.name == "seatrial-control-server")
-    return int(Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[1]) / 1e9
+    return time.monotonic() - began_m, client
 
 
 def _wait_for_losses(server: ControlServer) -> None:
