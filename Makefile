@@ -8,16 +8,20 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c co
 # Images set it to stay small; here every one of some thousand processes would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-OTHER_LANES := browser cluster faults gpu slurm
+OTHER_LANES := browser cluster faults gpu slurm workloads
 
-.PHONY: demo test test-faults test-cluster test-slurm test-docs test-browser test-runbooks test-pythons fuzz mutate bench lint type format docs picture clean system-packages
+.PHONY: demo test test-workloads test-faults test-cluster test-slurm test-docs test-browser test-runbooks test-pythons fuzz mutate bench lint type format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 # Folders whose tests all belong to another lane are left out: each of the three workers would import them.
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(OTHER_LANES:%=--ignore=tests/%) -m "not gpu and not faults and not browser and not runbooks and not cluster and not slurm and not docs" tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(OTHER_LANES:%=--ignore=tests/%) -m "not gpu and not faults and not browser and not runbooks and not cluster and not slurm and not docs and not workloads" tests
+
+# The bundled trainers, on real ranks, beside their plain references.
+test-workloads: $(VENV)/.test-ready
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m workloads tests/workloads
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
@@ -94,7 +98,7 @@ $(VENV)/.demo-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.test-ready: $(VENV)/.demo-ready
 	@echo "installing what the tests need"
-	$(PIP) -e '.[stage1,dev]'
+	$(PIP) -e '.[stage1,sft,dev]'
 	@touch $@
 
 clean:

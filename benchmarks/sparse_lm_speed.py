@@ -1,26 +1,35 @@
 """The sparse language model on one GPU against its dense twin: same widths, precision, compile, CUDA graph and optimiser, in one run.
 
-    python benchmarks/sparse_lm_speed.py                       needs a GPU; about ten minutes, most of them compiling
-    python benchmarks/sparse_lm_speed.py --only b16 ranges     parts: b2 b16 ranges profile lengths eager
+    python benchmarks/sparse_lm_speed.py                              needs a GPU; about ten minutes, most of them compiling
+    python benchmarks/sparse_lm_speed.py --only trainer b2 b16        parts: ranges trainer b2 b16 profile lengths eager
+    python benchmarks/sparse_lm_speed.py --only lengths --lengths 16384 32768 --limit-s 90
 
-    b16  S 2,048  sparse  graph   3xx,xxx tokens/s  (step … ms, n 20, peak … GiB)
+    b16  S  2,048  sparse  graph   3xx,xxx tokens/s  (step … ms, n 20, peak … GiB)
     …
     {"benchmark": "sparse_lm_speed", "figures": {"sparse_b16_graph_tokens_per_s": …, …}, "bounds": …, "holds": true, …}
 
 Production configuration: 78 M parameters, S = 2,048, bf16 autocast over fp32 weights, fused AdamW, clipping 1.0, no checkpointing, no
-accumulation, tensors already on the GPU. A step is forward, backward, clipping and AdamW. `eager` compiles nothing but FlexAttention;
-`graph` is torch.compile of a block, shared by all layers, and one CUDA graph of the whole step. The dense twin has one set of keys and
-values in the same groups, causal scaled_dot_product_attention, and no gate. `lengths` holds tokens per step at 32,768 and looks for the
-length from which the sparse model is faster.
+accumulation. A step is the trainer's own (`DdpEngine`): forward, backward, clipping and AdamW, with tensors already on the GPU. `eager`
+compiles nothing but FlexAttention; `graph` is torch.compile of a block, shared by all layers, and one CUDA graph of the whole step. The
+dense twin has one set of keys and values in the same groups, causal scaled_dot_product_attention, and no gate. `trainer` is the training
+itself, loader, statistics and files included, as in its training.csv. `lengths` holds tokens per step at 32,768 and looks for the length
+from which the sparse model is faster. A figure is printed once it is known, and one that takes longer than --limit-s is given up.
 """
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import gc
+import json
 import re
+import signal
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,21 +37,64 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outcome import parser, report, skip
+from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.engines import EngineOptions
+from seatrial_workloads.common.engines.ddp import DdpEngine
+from seatrial_workloads.common.precision import Precision
+from seatrial_workloads.sparse_lm.compiled_step import capture_step, compile_blocks
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.layout import rotate
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2
+from seatrial_workloads.sparse_lm.reporting import RunInfo
+from seatrial_workloads.sparse_lm.settings import SHAPE_FIELDS, Settings
 from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.train import train
 
 NAME = "sparse_lm_speed"
-AT_LEAST = {"sparse_b2_graph_tokens_per_s": 100_000.0, "sparse_b16_graph_tokens_per_s": 200_000.0, "ranges_v2_over_v1": 100.0}
-PARTS = ("b2", "b16", "ranges", "profile", "lengths", "eager")
-LENGTHS = (2048, 8192, 32768)
+AT_LEAST = {
+    "sparse_b2_graph_tokens_per_s": 100_000.0,
+    "sparse_b16_graph_tokens_per_s": 200_000.0,
+    "trainer_b2_tokens_per_s": 100_000.0,
+    "trainer_b16_tokens_per_s": 200_000.0,
+    "ranges_v2_over_v1": 100.0,
+}
+PARTS = ("ranges", "trainer", "b2", "b16", "profile", "lengths", "eager")
+BATCHES = {"b2": 2, "b16": 16}
+LENGTHS = (8192, 32768)
 SEQ_LEN = 2048
 # Per step in `lengths`.
 TOKENS = 32768
 # Measured steps, and those before them: a graph's capture has three more.
 STEPS, LENGTH_STEPS, WARM_UP = 20, 5, 3
+# Of the trainer's steps the last are measured.
+TRAINER_STEPS, TRAINER_MEASURED = 60, 40
 SMALL = ModelShape(dim=32, n_layers=1, n_heads=4, n_kv_groups=2, d_k=8, d_v=8, cmp_block=8, cmp_stride=4, sel_block=8, n_sel=4, window=16)
+BF16 = Precision("bf16", "bf16", "")
+OPTIONS = EngineOptions(lr=2e-4, weight_decay=0.01, schedule="linear_constant")
+
+
+class TooLong(BaseException):
+    """A figure took longer than its limit. Not an Exception, which compilers catch."""
+
+
+@contextlib.contextmanager
+def given_up_after(limit_s: float, what: str) -> Iterator[None]:
+    """Print instead of raising where `what` takes longer, or does not fit into memory."""
+
+    def end(number: int, frame: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    except TooLong:
+        print(f"{what}: not measured, longer than {limit_s:g} s", flush=True)
+    except RuntimeError as error:
+        print(f"{what}: not measured: {str(error).splitlines()[0]}", flush=True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class DenseAttention(nn.Module):  # type: ignore[misc]
@@ -72,39 +124,32 @@ def dense_twin(shape: ModelShape) -> SparseLM:
 
 
 class Step:
-    """One training step, eager or as compiled code in one CUDA graph."""
+    """The trainer's step over tensors that are on the device: eager, or as compiled code in one CUDA graph."""
 
     def __init__(self, model: SparseLM, tokens: Tensor, *, graph: bool) -> None:
-        self.tokens, self.targets = tokens, tokens.roll(-1, dims=1)
-        self.model, self.on_gpu = model.to(tokens.device), tokens.is_cuda
-        self.optimiser = torch.optim.AdamW(model.parameters(), lr=2e-4, weight_decay=0.01, fused=True, capturable=self.on_gpu)
-        self.run: Callable[[], object] = self.step
+        self.tokens = tokens
+        self.inputs = {"tokens": tokens, "targets": tokens.roll(-1, dims=1), "documents": None}
+        ranks = Ranks(rank=0, local_rank=0, world_size=1, device=tokens.device)
+        self.engine = DdpEngine(model, ranks, BF16, OPTIONS)
+        self._step: Callable[[], Tensor] = self.eager
         if graph:
-            model.compile_blocks(dynamic=False)
-            self.run = self.captured()
+            compiled = compile_blocks(model, lambda: self.engine.warm_up(**self.inputs), ranks)
+            for choice in (compiled, capture_step(self.engine, self.inputs, requested=True)):
+                if not choice.effective:
+                    raise RuntimeError(choice.reason)
+            self._step = self.replay
 
-    def step(self) -> Tensor:
-        with torch.autocast(self.tokens.device.type, dtype=torch.bfloat16):
-            loss = self.model(self.tokens, self.targets)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        self.loss = loss.detach()
-        return loss
+    def run(self) -> None:
+        self.loss = self._step()
 
-    def captured(self) -> Callable[[], object]:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                self.step()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.step()
-        replay: Callable[[], object] = graph.replay
-        return replay
+    def eager(self) -> Tensor:
+        loss = self.engine.forward(**self.inputs)
+        self.engine.backward(loss)
+        self.engine.step()
+        return loss.detach()
+
+    def replay(self) -> Tensor:
+        return self.engine.replay(**self.inputs)
 
 
 def measure(step: Step, num_steps: int) -> dict[str, float]:
@@ -134,8 +179,7 @@ def random_tokens(batch: int, seq_len: int, device: str) -> Tensor:
 def side(name: str, shape: ModelShape, batch: int, seq_len: int, *, graph: bool, steps: int = STEPS) -> dict[str, float]:
     """One side, measured and printed."""
     torch.manual_seed(1337)
-    torch._dynamo.reset()
-    torch.cuda.empty_cache()
+    start_afresh()
     # Before the capture: a graph's memory is allocated there, and no more in its replays.
     torch.cuda.reset_peak_memory_stats()
     model = dense_twin(shape) if name == "dense" else SparseLM(shape)
@@ -172,31 +216,74 @@ def ranges_speed(device: str, repeats: int) -> dict[str, float]:
     return {"ranges_v1_ms": round(1000 * seconds["v1"], 3), "ranges_v2_ms": round(1000 * seconds["v2"], 4), "ranges_v2_over_v1": ratio}
 
 
-def batches(wanted: list[str], figures: dict[str, Any]) -> None:
+def batches(wanted: list[str], figures: dict[str, Any], limit_s: float) -> None:
     """Both sides at the production length, taking turns."""
-    for part, batch in (("b2", 2), ("b16", 16)):
-        for mode in ("graph", "eager"):
-            if part in wanted and (mode == "graph" or "eager" in wanted):
+    for mode in ("graph", "eager"):
+        for part, batch in BATCHES.items():
+            if part in wanted if mode == "graph" else "eager" in wanted:
                 for name in ("sparse", "dense"):
-                    found = side(name, ModelShape(), batch, SEQ_LEN, graph=mode == "graph")
-                    figures |= {f"{name}_{part}_{mode}_{key}": value for key, value in found.items()}
+                    with given_up_after(limit_s, f"{part} {name} {mode}"):
+                        found = side(name, ModelShape(), batch, SEQ_LEN, graph=mode == "graph")
+                        figures |= {f"{name}_{part}_{mode}_{key}": value for key, value in found.items()}
 
 
-def lengths(figures: dict[str, Any]) -> None:
+def trainer(figures: dict[str, Any], limit_s: float) -> None:
+    """The training itself, compiled and captured: the rate by its own training.csv."""
+    for part, batch in BATCHES.items():
+        with given_up_after(limit_s, f"trainer {part}"):
+            found = trained(ModelShape(), batch, PRODUCTION)
+            figures |= {f"trainer_{part}_{key}": value for key, value in found.items()}
+            print(
+                f"{part:4} S {SEQ_LEN:6,}  trainer        {found['tokens_per_s']:9,} tokens/s  (step {found['step_ms']} ms, "
+                f"n {TRAINER_MEASURED}, compile {found['compile']}, cuda_graph {found['cuda_graph']}, loss {found['loss']})",
+                flush=True,
+            )
+
+
+def start_afresh() -> None:
+    """Nothing compiled, and no memory of an earlier model."""
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+PRODUCTION = {"seq_len": SEQ_LEN, "steps": TRAINER_STEPS, "log_every": 20, "precision": "bf16", "compile": True, "device": "cuda"}
+TOY = {"seq_len": 64, "steps": 3, "device": "cpu"}
+
+
+def trained(shape: ModelShape, batch: int, settings: dict[str, Any]) -> dict[str, Any]:
+    start_afresh()
+    widths = {name: getattr(shape, name) for name in SHAPE_FIELDS}
+    with tempfile.TemporaryDirectory() as folder:
+        train(Settings(**widths, **settings, batch_size=batch, tensorboard=False), Path(folder), RunInfo(run_id=f"b{batch}"))
+        with open(Path(folder) / "training.csv", newline="") as source:
+            rows = list(csv.DictReader(source))
+        effective = json.loads((Path(folder) / "env.json").read_text())["effective"]
+    measured = rows[-TRAINER_MEASURED:]
+    return {
+        "tokens_per_s": round(statistics.median(float(row["toks_per_s"]) for row in measured)),
+        "step_ms": round(statistics.median(float(row["step_ms"]) for row in measured), 2),
+        "loss": round(float(rows[-1]["loss"]), 4),
+        "compile": "compile" in effective and effective["compile"]["effective"],
+        "cuda_graph": effective["cuda_graph"]["effective"],
+    }
+
+
+def lengths(seq_lens: list[int], figures: dict[str, Any], limit_s: float) -> None:
     """Step time of both by length, and the first length from which the sparse model is faster; None where there is none."""
-    faster = []
-    for seq_len in LENGTHS:
-        times = {}
-        for name in ("sparse", "dense"):
-            try:
-                # The production length at batch 16 has as many tokens, and is not measured twice.
-                known = figures.get(f"{name}_b16_graph_step_ms") if seq_len == SEQ_LEN else None
-                times[name] = known or side(name, ModelShape(), TOKENS // seq_len, seq_len, graph=True, steps=LENGTH_STEPS)["step_ms"]
-            except RuntimeError as error:
-                print(f"S {seq_len:6,}  {name}: {str(error).splitlines()[0]}", flush=True)
-            figures[f"{name}_s{seq_len}_step_ms"] = times.get(name)
-        faster.append(len(times) == 2 and times["sparse"] < times["dense"])
-    figures["crossover_seq_len"] = next((seq_len for at, seq_len in enumerate(LENGTHS) if all(faster[at:])), None)
+    # The production length at batch 16 has as many tokens.
+    times = {SEQ_LEN: {name: figures[key] for name in ("sparse", "dense") if (key := f"{name}_b16_graph_step_ms") in figures}}
+    for seq_len in seq_lens:
+        times[seq_len] = {}
+        for name in ("dense", "sparse"):
+            with given_up_after(limit_s, f"S {seq_len:6,}  {name}"):
+                found = side(name, ModelShape(), TOKENS // seq_len, seq_len, graph=True, steps=LENGTH_STEPS)
+                times[seq_len][name] = figures[f"{name}_s{seq_len}_step_ms"] = found["step_ms"]
+    measured = [seq_len for seq_len, both in times.items() if len(both) == 2]
+    slower = [seq_len for seq_len in measured if times[seq_len]["sparse"] >= times[seq_len]["dense"]]
+    crossover = next((seq_len for seq_len in measured if not slower or seq_len > slower[-1]), None)
+    figures |= {"crossover_seq_len": crossover, "crossover_searched": measured}
+    print(f"crossover: {crossover or 'not found'} over S = {measured}", flush=True)
 
 
 # What a kernel's name says it is; the first match counts.
@@ -213,7 +300,7 @@ KINDS = {
 
 def profile(figures: dict[str, Any]) -> None:
     """Shares of the GPU's time in one step at batch 16, by kind of kernel."""
-    torch._dynamo.reset()
+    start_afresh()
     step = Step(SparseLM(ModelShape()).cuda(), random_tokens(16, SEQ_LEN, "cuda"), graph=True)
     step.run()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
@@ -229,20 +316,23 @@ def profile(figures: dict[str, Any]) -> None:
 
 
 def quick() -> dict[str, Any]:
-    """A toy model on the CPU: the same step, eager."""
+    """A toy model on the CPU: the same step, eager, and the trainer."""
     figures: dict[str, Any] = ranges_speed("cpu", 1)
+    figures |= {f"trainer_{part}_tokens_per_s": trained(SMALL, batch, TOY)["tokens_per_s"] for part, batch in BATCHES.items()}
     for name, model in (("sparse", SparseLM(SMALL)), ("dense", dense_twin(SMALL))):
         step = Step(model, random_tokens(2, 64, "cpu"), graph=False)
         start = time.perf_counter()
         step.run()
         rate = round(step.tokens.numel() / (time.perf_counter() - start))
-        figures |= {f"{name}_{part}_graph_tokens_per_s": rate for part in ("b2", "b16")}
+        figures |= {f"{name}_{part}_graph_tokens_per_s": rate for part in BATCHES}
     return figures
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--only", nargs="*", choices=PARTS, help="parts to measure (all)")
+    options.add_argument("--lengths", nargs="*", type=int, default=LENGTHS, metavar="S", help="rows of the part lengths, in tokens")
+    options.add_argument("--limit-s", type=float, default=150.0, metavar="S", help="longest time for one figure, compiling included (150)")
     args = options.parse_args()
     if args.quick:
         report(NAME, quick(), {}, AT_LEAST, quick=True, torch=torch.__version__)
@@ -252,13 +342,17 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     wanted = args.only or list(PARTS)
     figures: dict[str, Any] = ranges_speed("cuda", 10) if "ranges" in wanted else {}
-    batches(wanted, figures)
+    if "trainer" in wanted:
+        trainer(figures, args.limit_s)
+    batches(wanted, figures, args.limit_s)
     if "profile" in wanted:
-        profile(figures)
+        with given_up_after(args.limit_s, "profile"):
+            profile(figures)
     if "lengths" in wanted:
-        lengths(figures)
+        lengths(sorted(args.lengths), figures, args.limit_s)
     at_least = {name: bound for name, bound in AT_LEAST.items() if not args.only or name in figures}
-    gpu, n = torch.cuda.get_device_name(), {"steps": STEPS, "lengths": LENGTH_STEPS, "ranges": 10}
+    n = {"steps": STEPS, "trainer": TRAINER_MEASURED, "lengths": LENGTH_STEPS, "ranges": 10}
+    gpu = torch.cuda.get_device_name()
     report(NAME, figures, {}, at_least, gpu=gpu, torch=torch.__version__, cuda=torch.version.cuda, n=n, warm_up_steps=WARM_UP)
 
 

@@ -25,7 +25,7 @@ from seatrial.preflight.examine import markdown as doctor_reference  # noqa: E40
 from seatrial.records.signatures.registry import STAGE1  # noqa: E402
 from seatrial.records.signatures.troubleshooting import troubleshooting_page as troubleshooting  # noqa: E402
 
-PARTS = {"plan": ("show", "schema", "criteria"), "history": ("add", "list", "pin", "unpin")}
+PARTS = {"plan": ("show", "fit", "schema", "criteria"), "history": ("add", "list", "pin", "unpin")}
 # Fixed, so that the page does not depend on the caller's terminal.
 HELP_ENVIRONMENT = {"COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
 

@@ -22,7 +22,6 @@ from tests.stubs.answers import answer
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 ROOT = Path(__file__).parents[1]
-WORKLOADS = ROOT / "tests" / "workloads"
 
 # A job in the background of a shell ignores SIGINT, one under nohup SIGHUP, and so would every process that a test starts and interrupts.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -59,11 +58,6 @@ def _lane_files(config: pytest.Config) -> list[Path]:
     folders, ignored = ([config.invocation_params.dir / one for one in given] for given in (config.args, config.getoption("ignore") or ()))
     files = {path for folder in folders for path in folder.rglob("test_*.py") if not any(path.is_relative_to(one) for one in ignored)}
     return sorted(files, key=lambda path: (-path.stat().st_size, path))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files of the workloads come first: they take longest, and one that a worker gets last would keep the others waiting."""
-    items.sort(key=lambda item: WORKLOADS not in item.path.parents)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from seatrial.cli.main import VERBS, build_app
 from tests.docs.pages import ROOT
 
 PROGRAMS = ("seatrial", "make", "python")
-STARTED_IN = (ROOT, ROOT / "runbooks" / "stage1", ROOT / "runbooks" / "sparse-lm")
+STARTED_IN = (ROOT, *(ROOT / "runbooks" / name for name in ("stage1", "sparse-lm", "sft")))
 """Folders from which commands are run."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*")
 _DOTS = {"…", "...", "[…]"}

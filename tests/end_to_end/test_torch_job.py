@@ -67,3 +67,13 @@ def test_two_ranks_of_tiny_lm_train_together_and_are_measured(harness: Harness) 
         (str(step), rank) for step in (0, 20, 40, 59) for rank in "01"
     }
     assert "TimingETA step=59 remain_steps=0 eta_sec=0.0 eta_hms=00:00:00 mode=global_max" in output
+
+
+def test_ranks_that_form_a_world_each_are_a_failure_at_their_first_step(harness: Harness) -> None:
+    plan = JOB.replace("ddp_job.py", "separate_worlds.py").replace('args: ["--steps", "{steps}", "--crash-at", "5"]', "args: []")
+    text = harness.run("run", str(harness.plan(plan)), code=2)
+    (row,) = harness.manifest()
+    assert (row["outcome"], row["cause"]) == ("failed", "world_too_small")
+    assert "the process group (gloo) has 1 of 2 planned ranks: 2 processes formed a world each" in text
+    full = harness.run("report", str(harness.out.folder), "--full", code=None)
+    assert "Process group: gloo, 1 of 2 planned ranks, by TCP" in full

@@ -40,6 +40,18 @@ RUN_FAULTS = Part(
     "A run goes wrong",
     (
         Row(
+            "A training reports collapsed gates or gradients of zero (`probe.progress`)",
+            "`limits.health: end`: stacks, halt.json, TERM, KILL; `warn`: a line in alarms.jsonl, and the run goes on.",
+            "`failed`, cause `gate_collapse` or `zero_grad` with the figures; or `ok` with the alarm.",
+            f"{RUNS}::test_a_training_whose_own_figures_are_unhealthy_is_ended_or_warned_of",
+        ),
+        Row(
+            "A training falls to a tenth of its usual tokens a second for a minute",
+            "The same; samples come once a second, so that a busy neighbour of a few seconds ends nothing.",
+            "`failed`, cause `throughput_flatline`, with the usual speed.",
+            "unit/observe/test_watchdog.py::test_a_throughput_that_has_fallen_for_a_minute_is_an_alarm_of_its_own",
+        ),
+        Row(
             "A rank raises an exception",
             "The other ranks get five seconds, then TERM, then KILL; the sweep goes on with the next run.",
             "`failed`, cause `exception`, its last line, the end of the log.",
@@ -651,6 +663,12 @@ WATCHDOG_FAULTS = Part(
             "All ranks agree on the step and end.",
             "`.anomaly_type` `nan_loss`, and `.HALT` with the run's id.",
             f"{SPARSE_LM}::test_a_loss_that_is_not_finite_is_reported_by_both",
+        ),
+        Row(
+            "A `.HALT` before the last step, under the harness (torch)",
+            "All ranks end at the same step with exit code 4; rank 0 prints who asked.",
+            "`failed`, cause `halted`; the detail has the anomaly, run and attempt of `.HALT`.",
+            f"{SPARSE_LM}::test_a_run_halted_before_its_last_step_is_no_success",
         ),
         Row(
             "A `.HALT` that an earlier run left (torch)",

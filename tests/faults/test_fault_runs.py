@@ -7,6 +7,8 @@ import re
 import shlex
 import socket
 
+import pytest
+
 from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
 from tests.faults.conftest import own_segments
 from tests.harness import Harness
@@ -171,6 +173,28 @@ def test_a_stale_halt_file_stops_nobody(harness: Harness) -> None:
         (folder / ".HALT").write_text("halt: heartbeat_stall")
     harness.run("run", str(harness.plan(dummy("crash_at_step: null"))), code=0)
     assert outcome(harness, 2)["outcome"] == "ok"
+
+
+REPORTS = {
+    "gate_collapse": "gate_entropy_mean=0.05, gate_step=step",
+    "zero_grad": "grad_norm=0.0",
+}
+
+
+@pytest.mark.parametrize(("health", "cause"), [("end", "gate_collapse"), ("end", "zero_grad"), ("warn", "gate_collapse")])
+def test_a_training_whose_own_figures_are_unhealthy_is_ended_or_warned_of(harness: Harness, health: str, cause: str) -> None:
+    (harness.folder / "mine.py").write_text(
+        "import time\nfrom seatrial.probe import Probe\nwith Probe() as probe:\n    for step in probe.data(range(120)):\n"
+        f"        with probe.step(samples=1):\n            time.sleep(0.05)\n        probe.progress({REPORTS[cause]})\n"
+    )
+    plan = f"name: mine\nworkload: {{script: mine.py}}\nlimits: {{health: {health}}}\noutput: out\n"
+    harness.run("run", str(harness.plan(plan)), code=2 if health == "end" else 0)
+    ended = outcome(harness)
+    assert (ended["outcome"], ended["cause"]) == (("failed", cause) if health == "end" else ("ok", "none"))
+    alarms = [json.loads(line) for line in only_attempt(harness).alarms.read_text().splitlines()]
+    assert cause in {alarm["kind"] for alarm in alarms}
+    # Ended softly, with its steps so far.
+    assert health == "warn" or (ended["exit_code"] == 0 and "(limits.health)" in ended["detail"])
 
 
 PIPED = "sweep --repeats 1 --steps 100 -P lr=1,2 --out out -- bash -c 'python -u mine.py {lr} 2>&1 | tee log'"

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.records.halt import Halt, read_halt, write_halt
+from tests.faults.campaigns import only_attempt, outcome
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.torch]
 SMALL = {"dim": 32, "n_heads": 4, "n_kv_groups": 2, "d_k": 8, "d_v": 8, "cmp_block": 8, "cmp_stride": 4, "sel_block": 16, "n_sel": 4}
@@ -105,3 +108,16 @@ def test_a_stale_halt_file_stops_nobody(trainings: list[Training], tmp_path: Pat
     log, said = training.end()
     assert (training.launcher.returncode, training.watchdog.returncode) == (0, 0), said + log
     assert "all steps done" in log
+
+
+def test_a_run_halted_before_its_last_step_is_no_success(harness: Harness) -> None:
+    settings = ", ".join(f"{name}: {value}" for name, value in SETTINGS.items())
+    plan = f"name: halted\nworkload: sparse_lm\nsettings: {{{settings}}}\nsteps: 100000\nenv: {{OMP_NUM_THREADS: '1'}}\noutput: out\n"
+    started = harness.start("run", str(harness.plan(plan)))
+    wait_until(lambda: list(harness.out.folder.glob("*/attempt-1/training.csv")), "a first step")
+    attempt = only_attempt(harness)
+    write_halt(attempt.watchdog_halt, Halt(anomaly="gate_collapse", run=attempt.run, attempt=1, reason="entropy 0.05"))
+    assert started.wait(ENDED_WITHIN_S) == ANOMALY
+    ended = outcome(harness)
+    assert (ended["outcome"], ended["cause"], ended["exit_code"]) == ("failed", "halted", 4)
+    assert f"of 100000: gate_collapse (run {attempt.run}, attempt 1) entropy 0.05" in ended["detail"]

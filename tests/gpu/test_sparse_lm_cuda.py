@@ -1,9 +1,12 @@
-"""Sparse attention on a GPU: bf16 paths against the fp32 reference, selected blocks, a step without a synchronisation."""
+"""Sparse attention on a GPU: bf16 paths against the fp32 reference, selected blocks, a step without a synchronisation, and trainings whose
+step is compiled and captured."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,16 +19,20 @@ pytestmark += [
 ]
 
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
-from seatrial_workloads.common.engines import EngineOptions, create_engine  # noqa: E402
+from seatrial_workloads.common.engines import EngineOptions  # noqa: E402
+from seatrial_workloads.common.engines.ddp import DdpEngine  # noqa: E402
 from seatrial_workloads.common.precision import Precision  # noqa: E402
 from seatrial_workloads.sparse_lm.model import SparseLM  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import compressed, gathered, masked, naive, selection, tiles  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.layout import document_starts  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v2  # noqa: E402
 from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from tests.workloads.ranks import events  # noqa: E402
 from tests.workloads.sparse_lm.shapes import assert_close, documents, tensors, with_gradients  # noqa: E402
+from tests.workloads.sparse_lm.trainings import TINY, losses, rows, run  # noqa: E402
 
 SHAPE = ModelShape()
+ONE_GPU = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +50,12 @@ def on_gpu(seq_len: int, dtype, packed: bool):
     return inputs, document_starts(documents(2, seq_len).cuda()) if packed else None
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("seq_len", "dtype", "tolerance"), [(111, "float32", 1e-5), (2048, "bfloat16", 2e-2), (4161, "bfloat16", 2e-2)])
-def test_branches_agree_with_the_reference_given_the_same_blocks(seq_len: int, dtype: str, tolerance: float, packed: bool) -> None:
+# More than 4,096 tokens are more than 64 blocks, for which FlexAttention reads bytes in place of bits.
+@pytest.mark.parametrize(
+    ("seq_len", "packed", "dtype", "tolerance"),
+    [(4161, True, "bfloat16", 2e-2), (2048, False, "bfloat16", 2e-2), (111, True, "float32", 1e-5)],
+)
+def test_branches_agree_with_the_reference_given_the_same_blocks(seq_len: int, packed: bool, dtype: str, tolerance: float) -> None:
     inputs, starts = on_gpu(seq_len, getattr(torch, dtype), packed)
     exact = [tensor.float() for tensor in inputs]
     num_blocks = SHAPE.num_sel(seq_len)
@@ -97,38 +107,92 @@ def test_bf16_selects_the_blocks_of_the_reference(tf32: bool) -> None:
 
 
 def test_a_step_does_not_synchronise() -> None:
-    """The trainer's engine over the production model, shorter and with fewer layers; statistics collected."""
+    """The trainer's engine over the production model, shorter and with fewer layers; statistics collected. Eager, then captured."""
     torch.manual_seed(0)
     model = SparseLM(ModelShape(n_layers=2)).cuda()
     model.collect_statistics(True)
-    ranks = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
-    engine = create_engine("ddp", model, ranks, Precision("bf16", "bf16", ""), EngineOptions(lr=1e-3))
+    engine = DdpEngine(model, ONE_GPU, Precision("bf16", "bf16", ""), EngineOptions(lr=1e-3))
     tokens = torch.randint(0, 256, (2, 1024), device="cuda")
-    ids = documents(2, 1024).cuda()
+    inputs = {"tokens": tokens, "targets": tokens, "documents": documents(2, 1024).cuda()}
 
     def step():
-        loss = engine.forward(tokens=tokens, targets=tokens, documents=ids)
+        loss = engine.forward(**inputs)
         engine.backward(loss)
         engine.step()
-        return loss
+        return loss.detach()
 
-    # Compiles FlexAttention, which may synchronise.
-    first = step()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(3):
-            last = step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert last.item() < first.item()
+    # Compiles FlexAttention, which may synchronise; as may a capture.
+    losses = [step()]
+    with no_synchronisation():
+        losses += [step() for _ in range(3)]
+    engine.capture(**inputs)
+    with no_synchronisation():
+        losses += [engine.replay(**inputs) for _ in range(3)]
+    assert losses[-1] < losses[3] < losses[0], "it learns the batch, captured or not"
     assert model.statistics()["sel_k_max"].item() <= 1024
 
 
-def test_compiled_blocks_give_the_same_loss() -> None:
-    torch.manual_seed(0)
-    model = SparseLM(ModelShape(n_layers=2)).cuda()
-    tokens = torch.randint(0, 256, (2, 512), device="cuda")
-    with torch.autocast("cuda", dtype=torch.bfloat16):
-        expected = model(tokens, tokens)
-        model.compile_blocks(dynamic=False)
-        assert_close([model(tokens, tokens)], [expected], 1e-3)
+@contextlib.contextmanager
+def no_synchronisation() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+# Heads as wide as FlexAttention needs them; the loss in chunks and blocks recomputed, which capture must allow.
+TRAINED = TINY | {
+    "dim": 64,
+    "d_k": 16,
+    "d_v": 16,
+    "cmp_block": 16,
+    "cmp_stride": 8,
+    "sel_block": 32,
+    "window": 32,
+    "seq_len": 256,
+    "batch_size": 4,
+    "loss_chunk": 300,
+    "gradient_checkpointing": True,
+    "device": "cuda",
+    "precision": "fp32",
+    "steps": 12,
+    "log_every": 3,
+    "eval_every": 5,
+    "checkpoint_every": 6,
+    "checkpoint_keep": 5,
+}
+COMPARED = {"training.csv": ("loss", "lr", "grad_norm"), "k_stats.csv": ("k_mean", "gate_entropy_mean"), "val.csv": ("val_loss",)}
+
+
+def effective(run_dir: Path, setting: str):
+    return [event["effective"] for event in events(run_dir, "effective") if event["setting"] == setting]
+
+
+def test_a_captured_training_is_the_eager_one(tmp_path: Path) -> None:
+    """Losses, gradient norms, statistics and validations; resumed from a checkpoint of either kind; an end by NaN, inside the graph and by
+    a step beside it."""
+    for name, graph in (("eager", False), ("captured", True)):
+        assert run(ONE_GPU, tmp_path / name, {**TRAINED, "cuda_graph": graph}) == "steps"
+        assert effective(tmp_path / name, "cuda_graph") == [graph]
+        source = str(tmp_path / name / "checkpoints" / "ckpt_iter_5")
+        run(ONE_GPU, tmp_path / f"after {name}", {**TRAINED, "cuda_graph": not graph, "resume_from": source})
+    for file, columns in COMPARED.items():
+        for column in columns:
+            one, other = ([float(row[column]) for row in rows(tmp_path / name, file)] for name in ("captured", "eager"))
+            assert one == pytest.approx(other, rel=1e-3), column
+    for name in ("eager", "captured"):
+        assert losses(tmp_path / f"after {name}") == pytest.approx(losses(tmp_path / name)[6:], rel=1e-3)
+    captured = {**TRAINED, "cuda_graph": True, "checkpoint_every": None}
+    assert run(ONE_GPU, tmp_path / "fault", {**captured, "fault": "nan@4"}) == "nan_loss"
+    assert run(ONE_GPU, tmp_path / "overflow", {**captured, "lr": 1e38, "warmup_steps": 0}) == "nan_loss"
+    assert effective(tmp_path / "overflow", "cuda_graph") == effective(tmp_path / "fault", "cuda_graph") == [True]
+
+
+def test_a_compiled_training_is_captured_and_has_the_eager_losses(tmp_path: Path) -> None:
+    settings = {**TRAINED, "gradient_checkpointing": False, "eval_every": None, "checkpoint_every": None, "steps": 6}
+    for name in ("eager", "compiled"):
+        run(ONE_GPU, tmp_path / name, {**settings, "compile": name == "compiled"})
+    assert effective(tmp_path / "compiled", "compile") == effective(tmp_path / "compiled", "cuda_graph") == [True]
+    assert effective(tmp_path / "eager", "cuda_graph") == [False]
+    assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "eager"), rel=1e-3)

@@ -47,6 +47,22 @@ def test_without_slurm_or_a_shared_folder_nothing_is_submitted(campaign: JobCamp
     text = done.stdout + done.stderr
     assert done.returncode == 2 and "sbatch, srun, squeue, scancel, scontrol, sinfo not in PATH" in text
     assert "/dev/shm/out is on /dev/shm, in this host's memory" in text
+    sweep = ["seatrial", "sweep", "--each-node", "--partition", "gpus", "--", "python", "train.py"]
+    typed = campaign.hosts.run("head", ["env", path, *sweep], cwd=campaign.folder)
+    assert typed.returncode == 1 and "sinfo is not in PATH" in typed.stderr
+    typed = campaign.hosts.run("head", sweep, cwd=campaign.folder)
+    assert typed.returncode == 1 and "the cluster has no such partition; did you mean 'gpu'?" in typed.stderr
+
+
+def test_a_folder_that_no_node_sees_is_refused_before_any_job(campaign: JobCampaign) -> None:
+    """Its file system is an ordinary one: only a node can tell."""
+    campaign.hosts.run("head", ["mount", "--bind", campaign.folder, "/mnt"], check=True)
+    try:
+        text = campaign.run(ONE_NODE, "--out", "/mnt/out", code=2)
+    finally:
+        campaign.hosts.run("head", ["umount", "/mnt"], check=True)
+    assert "does not see /mnt/out (" in text and "it is this host's own" in text
+    assert not list((campaign.folder / "out").glob("*/attempt-*"))
 
 
 TINY_LM: dict[str, Any] = {
@@ -90,7 +106,7 @@ for step in range(30):
 
 def test_each_node_of_the_partition_and_which_is_slow(campaign: JobCampaign) -> None:
     (campaign.folder / "train.py").write_text(SLOW_NODE)
-    options = ["--each-node", "--partition", "gpu", "--repeats", "2", "--out", "out", "--rank-by", "steps_per_s"]
+    options = ["--each-node", "--partition", "gpu", "--repeats", "2", "--out", "out"]
     argv = ["seatrial", "sweep", *options, "--", "python", "train.py"]
     done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=200.0)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -98,6 +114,9 @@ def test_each_node_of_the_partition_and_which_is_slow(campaign: JobCampaign) -> 
     assert [name.partition("node")[2].strip("-_") for name in ranked] == ["node1", "node2"]
     for run in campaign.out.runs():
         assert campaign.start_record(run.attempt(1)).nodes[0] in run.folder.name
+    slow = next(line for line in done.stdout.splitlines() if line.startswith("slow node"))
+    assert "node2, 6" in slow and "% slower than node1 (95 %: " in slow
+    assert "different conditions" not in done.stdout
 
 
 SITE = """
@@ -127,11 +146,21 @@ def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None
     place = {**ONE_NODE["place"], "nodes": 2, "gpus_per_node": 8, "interface": "eth0"}
     plan = campaign.write({**ONE_NODE, "place": place})
     argv = ["seatrial", "doctor", plan, "--place", "slurm"]
-    done = campaign.hosts.run("head", argv, cwd=campaign.folder, env={"HF_HOME": "/dev/shm"}, timeout=120.0)
+    variables = {"HF_HOME": "/dev/shm", "RUNS_ROOT": str(campaign.folder)}
+    campaign.hosts.run("node2", ["mount", "-t", "tmpfs", "scratch", "/mnt"], check=True)
+    try:
+        done = campaign.hosts.run("head", argv, cwd=campaign.folder, env=variables, timeout=120.0)
+    finally:
+        campaign.hosts.run("node2", ["umount", "/mnt"], check=True)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text
     for found in ("node1, node2 in", "seen by 2 nodes and here", "8 on each node", "both ran", "is gone", "InfiniBand", "eth0"):
         assert found in text, text
+    nics = [f"{name} eth0 {campaign.hosts.address(name)}" for name in ("node1", "node2")]
+    assert ", ".join(nics) in text and f"RUNS_ROOT on all nodes  {campaign.folder}, shared by all" in text
     # Each node has a /dev/shm of its own.
-    assert "not there, or another folder, on some nodes" in text
+    assert "node1: /dev/shm is its own; node2: /dev/shm is its own" in text
+    assert "mounts: node1 nothing more, node2 /mnt tmpfs scratch" in text
+    found = json.loads((campaign.folder / "discovered_environment.json").read_text())["nodes"]
+    assert {"os", "cpu", "memory", "gpus", "driver", "nics", "mounts", "slurm", "python", "packages"} <= found["node1"].keys()
     assert not list(campaign.folder.glob(".seatrial-trial-*"))

@@ -1,5 +1,6 @@
 """A harness on another host, or one with several hosts: commands and reports go over a control connection, heartbeats prove that it lives.
 
+{"kind": "rendezvous", "master_addr": …, "env": {…}}   where would this node's ranks meet the others? Answered with its view
 {"kind": "go", "order": {…}, "env": {…} or null}       what to start; the environment beneath the ranks' variables
 {"kind": "command", "command": "stop"}                 stacks, stop or kill, as on a control pipe
 {"kind": "over"}                                       nothing is left to do
@@ -24,7 +25,7 @@ from seatrial.agent.harness import note
 from seatrial.core.control_connection.protocol import ControlClient, Message
 from seatrial.core.timeouts import SuspendAwareClock
 from seatrial.records.codec import to_json
-from seatrial.records.launch import AgentReport
+from seatrial.records.launch import AgentReport, RendezvousView
 
 # How soon the thread sees that it is to end, or that the harness has been silent for too long.
 POLL_S = 1.0
@@ -43,10 +44,12 @@ class HarnessConnection:
         # Held only for what does not block.
         self._lock = threading.Lock()
 
-    def wait_for_go(self, clock: SuspendAwareClock) -> Message | None:
-        """The order; None when there will be none. What arrived after it is kept for `receive`."""
+    def wait_for_go(self, clock: SuspendAwareClock, see: Callable[[Message], RendezvousView]) -> Message | None:
+        """The order; None when there will be none. What arrived after it is kept for `receive`. `see` answers where this node would meet
+        the others."""
         while True:
             self._receive(clock.now())
+            self._answer(see)
             position = next((index for index, message in enumerate(self._received) if message["kind"] == "go"), None)
             if position is not None:
                 return self._received.pop(position)
@@ -55,6 +58,15 @@ class HarnessConnection:
                 return None
             _wait(self._client, select.POLLIN, POLL_S)
             clock.tick(POLL_S)
+
+    def _answer(self, see: Callable[[Message], RendezvousView]) -> None:
+        questions = [message for message in self._received if message["kind"] == "rendezvous"]
+        self._received = [message for message in self._received if message["kind"] != "rendezvous"]
+        for question in questions:
+            view = see(question)
+            with self._lock:
+                self._client.send({"kind": "rendezvous", "view": to_json(view)})
+        self._flush()
 
     def is_wanted(self, now: float) -> bool:
         """Whether the harness still wants this node. Before `started` only."""
@@ -138,7 +150,7 @@ class HarnessConnection:
             messages = self._client.receive(now)
             if any(message["kind"] == "over" for message in messages):
                 self._over = "the harness ended the run"
-            self._received += [message for message in messages if message["kind"] in ("go", "command")]
+            self._received += [message for message in messages if message["kind"] in ("go", "rendezvous", "command")]
 
     def _flush(self) -> bool:
         with self._lock:

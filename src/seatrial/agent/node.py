@@ -20,6 +20,7 @@ from typing import Any
 
 from seatrial.agent.harness import note
 from seatrial.agent.harness_connection import HarnessConnection
+from seatrial.agent.rendezvous import see_rendezvous
 from seatrial.agent.supervise import run_order
 from seatrial.core.control_connection.protocol import ControlClient, ControlConnectionError, Message
 from seatrial.core.errors import LaunchError
@@ -33,7 +34,7 @@ from seatrial.machine.orphans import find_leftovers, kill_leftovers, list_segmen
 from seatrial.machine.provenance import is_recorded_variable
 from seatrial.machine.secrets import mask
 from seatrial.records.codec import from_json, to_json
-from seatrial.records.launch import AgentEndpoint, AgentOrder
+from seatrial.records.launch import AgentEndpoint, AgentOrder, RendezvousView
 
 FAILED, UNREACHED, UNREADABLE = 1, 3, 4
 # A network disk may show what another host has just written a moment later.
@@ -102,7 +103,7 @@ def _kill_leftovers(call: AgentEndpoint, connection: HarnessConnection, clock: S
 
 
 def _obey(connection: HarnessConnection, call: AgentEndpoint, clock: SuspendAwareClock, problem: str) -> int:
-    go = connection.wait_for_go(clock)
+    go = connection.wait_for_go(clock, _see_rendezvous)
     if go is None:
         connection.close()
         return 0
@@ -116,6 +117,14 @@ def _obey(connection: HarnessConnection, call: AgentEndpoint, clock: SuspendAwar
     _write_order(order, call)
     write_environment(AttemptPaths(Path(call.attempt)).node(call.node), caller, order.command.env)
     return run_order(order, caller, connection, clock)
+
+
+def _see_rendezvous(question: Message) -> RendezvousView:
+    view = see_rendezvous(question, os.environ)
+    note(
+        f"rendezvous {question.get('master_addr')}:{question.get('master_port')} ({', '.join(view.resolved) or 'unknown'}), NIC {view.nic}"
+    )
+    return view
 
 
 def _refuse(connection: HarnessConnection, why: str) -> int:

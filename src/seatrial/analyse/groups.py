@@ -44,7 +44,17 @@ DEBUG_WITH_LEVELS = ("NCCL_DEBUG", "TORCH_DISTRIBUTED_DEBUG")
 NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
 """Facts that differ between any two machines of one kind."""
 SIZE_SETTINGS = frozenset(
-    {"place.ranks", "ranks", "world_size", "nproc_per_node", "num_processes", "num_gpus", "env.WORLD_SIZE", "env.CUDA_VISIBLE_DEVICES"}
+    {
+        "place.ranks",
+        "place.nodes",
+        "ranks",
+        "world_size",
+        "nproc_per_node",
+        "num_processes",
+        "num_gpus",
+        "env.WORLD_SIZE",
+        "env.CUDA_VISIBLE_DEVICES",
+    }
 )
 """Names of the number of ranks in settings, and what goes with it."""
 MOST_CHANGES = 6
@@ -170,6 +180,9 @@ def _requested(run: MeasuredRun) -> dict[str, str]:
 
 
 def _masked_text(name: str, value: Scalar) -> str:
+    """1.0 is written 1: a script that reports the one and was asked for the other got what it asked for."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return _masked(name, "" if value is None else str(value))
 
 
@@ -412,8 +425,9 @@ def differences(a: ComparedGroup, b: ComparedGroup) -> tuple[str, ...]:
     for before, after in ((a.settings, b.settings), (a.effective, b.effective), (a.code, b.code)):
         for name in dict.fromkeys([*before, *after]):
             is_known_otherwise = before is a.settings and name in reported
-            if before.get(name) != after.get(name) and not is_known_otherwise:
-                changes.setdefault(name, (before.get(name, ""), after.get(name, "")))
+            values = before.get(name, ""), after.get(name, "")
+            if values[0] != values[1] and not is_known_otherwise:
+                changes.setdefault(name, values)
     return tuple(_change_texts(changes))
 
 

@@ -79,6 +79,7 @@ def measure_run(
     measured = replace(
         measured,
         health=tables.health,
+        communicators=tables.communicators,
         debug=tables.debug,
         slow_signs=tables.slow_signs,
         reported=tables.reported,

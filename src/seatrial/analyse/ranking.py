@@ -35,7 +35,7 @@ from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.comparison import Comparability, Unlike
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
-from seatrial.records.plan import SENTINEL
+from seatrial.records.plan import NODE_AXIS, SENTINEL
 from seatrial.records.work_settings import SAMPLES, is_harmless, work_unit
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
@@ -349,12 +349,14 @@ def _is_decided(order: Sequence[RankedGroup], winner: RankedGroup | None, *, all
     if winner.confounded and not allow_confounded:
         return False
     rivals = [row for row in order if row.can_win and row is not winner]
-    same = all(_conditions(row) == _conditions(winner) for row in rivals)
+    same = all(_same_conditions(row.summary, winner.summary) for row in rivals)
     return bool(rivals) and same and all(_differs(row) for row in rivals)
 
 
-def _conditions(row: RankedGroup) -> tuple[str, frozenset[tuple[str, str]]]:
-    return row.summary.fingerprint, debug_levels(row.summary.debug)
+def _same_conditions(a: GroupSummary, b: GroupSummary) -> bool:
+    """Where nodes are compared, that each is another machine is what is asked."""
+    same_machine = a.fingerprint == b.fingerprint or a.axes.get(NODE_AXIS) != b.axes.get(NODE_AXIS)
+    return same_machine and debug_levels(a.debug) == debug_levels(b.debug)
 
 
 def _reason(order: Sequence[RankedGroup], metric: Metric, confounded: Unlike | None, *, allow_confounded: bool) -> str:
@@ -572,9 +574,11 @@ def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:
 
 def _unlike_groups(running: Sequence[GroupSummary]) -> Iterator[Caution]:
     if len({group.fingerprint for group in running}) > 1:
-        differing = [name for name in MACHINE if len({group.seed.get(name) for group in running}) > 1] or [
-            "host, Python, torch or environment"
-        ]
+        differing = [name for name in MACHINE if len({group.seed.get(name) for group in running}) > 1]
+        if not differing and len({group.axes.get(NODE_AXIS) for group in running}) > 1:
+            # Nodes of one kind are compared with each other.
+            return
+        differing = differing or ["host, Python, torch or environment"]
         yield Caution(
             kind="unlike_groups",
             text=f"The groups ran under different conditions ({', '.join(differing)}), so a difference may not be due to their settings: "

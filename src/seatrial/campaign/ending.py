@@ -33,6 +33,8 @@ class RankEndings:
     """Ranks for which the launcher logged a good end; None for a launcher that logs none."""
     launched: int = 0
     """Ranks that the launcher was to start, where it logs how they ended."""
+    small_world: str = ""
+    """What shows that the ranks formed a smaller world than planned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +148,8 @@ def _judge_exit_0(ranks: RankEndings, world_size: int, steps: int | None) -> End
     if ranks.logged_ok is not None and max(ranks.logged_ok, ranks.done) < ranks.launched:
         logged = f"the launcher logged a good end of {ranks.logged_ok} of {ranks.launched} ranks"
         return _failed("deepspeed_launcher_killed", f"exit code 0, but {logged}")
+    if ranks.small_world:
+        return _failed("world_too_small", f"exit code 0, but {ranks.small_world}")
     if not ranks.started and world_size:
         return _failed("events_removed", "exit code 0, but the event files of its ranks are missing")
     if ranks.started and not ranks.stepped:

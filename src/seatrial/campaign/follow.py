@@ -23,10 +23,11 @@ from seatrial.core.durable import append_line_durably
 from seatrial.core.paths import AttemptPaths
 from seatrial.launch.agent_group import CLEANUP_TIMEOUT_S
 from seatrial.launch.agents import Agents
+from seatrial.observe.communicators import WorldCheck
 from seatrial.observe.progress import Progress, ProgressReader
 from seatrial.observe.spike import SpikeDetector
 from seatrial.observe.stall import Stall, StallDetector
-from seatrial.observe.watchdog import Alarm, alarm, halt_step, name_options
+from seatrial.observe.watchdog import Alarm, HealthWatch, alarm, halt_step, name_options
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AGENT_GOT_TERM, AgentReport, NodeRecord
 from seatrial.records.plan import RunSpec
@@ -67,6 +68,9 @@ class Follower:
         self._reader = ProgressReader(spec, attempt, offset_of=self._offsets_s.get)
         self._spikes = SpikeDetector(spec.limits.spike_ratio)
         self._stalls = StallDetector(spec.limits, has_probe=spec.workload.module is not None)
+        self._world = WorldCheck(spec.place.ranks, attempt)
+        self._health = HealthWatch(spec.limits)
+        self._unhealthy: Alarm | None = None
         self._escalation = Escalation(spec.limits.soft_s, spec.limits.term_s)
         self._progress = Progress(total=spec.steps)
         self._alarm: Alarm | None = None
@@ -127,13 +131,17 @@ class Follower:
             # Whatever a script prints and however full the disk is: observing a run must not end it.
             self._alarm_text = f"progress unknown ({type(error).__name__}: {error}); the run goes on"
         if self._alarm is None and self._returncode is None:
-            raised = alarm(self._progress, elapsed_s, self._spec.limits, stall, self._stalls.silent)
+            small_world = self._world.problem(self._progress)
+            raised = alarm(self._progress, elapsed_s, self._spec.limits, stall, self._stalls.silent, small_world) or self._unhealthy
             if raised:
                 text, action = (name_options(text, self._spec) for text in (raised.text, raised.action))
                 self._alarm = replace(raised, text=text, action=action)
                 self._alarm_text = f"{self._alarm.text}; ending it"
-                line = {"t": self._wall(), "kind": self._alarm.cause.value, "rank": self._alarm.rank, "text": self._alarm.text}
-                append_line_durably(self._attempt.alarms, json.dumps(line))
+                self._record(self._alarm)
+
+    def _record(self, found: Alarm) -> None:
+        line = {"t": self._wall(), "kind": found.cause.value, "rank": found.rank, "text": found.text}
+        append_line_durably(self._attempt.alarms, json.dumps(line))
 
     def _read_progress(self, elapsed_s: float, now_m: float) -> Stall | None:
         self._progress = self._reader.read()
@@ -143,6 +151,11 @@ class Follower:
         if spike and self._alarm is None and not self._stop_requested:
             self._alarm_text = spike.text
             append_line_durably(self._attempt.alarms, json.dumps(to_json(spike)))
+        ends, warning = self._health.check(self._progress)
+        self._unhealthy = self._unhealthy or ends
+        if warning and self._alarm is None and not self._stop_requested:
+            self._alarm_text = warning.text
+            self._record(warning)
         self._on_progress(self._progress, elapsed_s, self._stalls.quiet_s, self._alarm_text)
         return stall
 

@@ -5,7 +5,7 @@ does not know why (TERM means a cancelled job, a preemption, a time limit or a r
 whoever follows the job adds Slurm's reason. Started again by Slurm (a requeue), it closes the attempt that was cut short and begins the
 run's next one: attempts never share a file.
 
-`sbatch job.sbatch` by hand does the same.
+`sbatch job.sbatch` by hand does the same. `OwnJob` serves every program that runs attempts within a job (`campaign.allocation_job`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from seatrial.campaign.interrupts import Urgency
-from seatrial.campaign.job_endings import ended_by_slurm, requeued, with_cause
+from seatrial.campaign.follow import OnProgress, OnStop
+from seatrial.campaign.growing_log import GrowingLog
+from seatrial.campaign.interrupts import StopRequests, Urgency
+from seatrial.campaign.job_endings import ended_by_slurm, judge_job, requeued, with_cause
 from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome
 from seatrial.campaign.resume import choose_checkpoint
 from seatrial.core import files
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AttemptPaths, RunPaths
+from seatrial.core.text import format_duration
 from seatrial.launch.places import slurm as jobs
 from seatrial.machine import slurm
-from seatrial.machine.network import match_nccl_interfaces
 from seatrial.machine.secrets import mask
+from seatrial.observe.progress import Progress
 from seatrial.preflight.hosts.examine import host_facts
 from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none, to_json
@@ -48,12 +51,12 @@ RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 class JobSignals:
     """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM).
 
-    A program that Slurm has lost sight of (its slurmd died) gets no signal when the job is started again elsewhere: it finds that its
-    attempt has an outcome, and ends its ranks.
+    A program that Slurm has lost sight of (its slurmd died) gets no signal when the job is started again elsewhere: it finds that the run
+    has gone on without it (`is_closed`: its attempt has an outcome), and ends its ranks.
     """
 
-    def __init__(self, attempt: AttemptPaths) -> None:
-        self._attempt = attempt
+    def __init__(self, stop_file: Path, is_closed: Callable[[], bool]) -> None:
+        self._stop_file, self._is_closed = stop_file, is_closed
         self.ended = self.warned = self.asked = self.closed = False
         self._polled_m = float("-inf")
 
@@ -77,8 +80,8 @@ class JobSignals:
         now_m = time.monotonic()
         if now_m - self._polled_m >= STOP_POLL_S:
             self._polled_m = now_m
-            self.asked = self.asked or self._attempt.job_stop.exists()
-            self.closed = self.closed or self._attempt.outcome.exists()
+            self.asked = self.asked or self._stop_file.exists()
+            self.closed = self.closed or self._is_closed()
 
     def _on_warning(self, number: int, frame: FrameType | None) -> None:
         self.warned = True
@@ -93,21 +96,70 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
     if order is None:
         raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
     attempt = _own_attempt(first, order, environ)
-    signals = JobSignals(attempt)
+    signals = JobSignals(attempt.job_stop, attempt.outcome.exists)
     signals.install()
-    names = slurm.host_names(environ.get("SLURM_JOB_NODELIST", ""))
-    files.write_json(attempt.job_start, to_json(start_record(environ, names)))
-    _log(f"{order.spec.run}, attempt {attempt.number}: job {environ.get('SLURM_JOB_ID')} on {', '.join(names)}")
-    spec = jobs.nodes_of_job(order.spec, environ, names)
-    facts = _facts_of_nodes(spec, names)
-    shown = False
+    return OwnJob(environ, signals).run(order.spec, attempt, signals, plan_hash=order.plan_hash)
 
-    def show_rendezvous(*progress: object) -> None:
-        nonlocal shown
-        shown = shown or _log_rendezvous(attempt, facts, spec)
 
-    outcome = run_to_outcome(spec, attempt, signals, show_rendezvous, lambda: None, order.plan_hash, hosts=facts)
-    return _close(attempt, outcome, signals, environ)
+class OwnJob:
+    """The job around this process: of the program in a job of ours, with its `signals`, or of a harness that was started in a job of the
+    user's (salloc). Its nodes run one attempt after another."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, signals: JobSignals | None = None) -> None:
+        self._environ, self._signals = environ, signals
+        self.number = environ.get("SLURM_JOB_ID", "")
+        self.nodes = slurm.host_names(environ.get("SLURM_JOB_NODELIST", ""))
+        self._facts: dict[str, HostFacts] | None = None
+
+    def run(
+        self,
+        spec: RunSpec,
+        attempt: AttemptPaths,
+        requests: StopRequests,
+        on_progress: OnProgress = lambda *_: None,
+        on_stop: OnStop = lambda: None,
+        plan_hash: str = "",
+        log: GrowingLog | None = None,
+    ) -> RunOutcome:
+        """Run `spec` as `attempt`, and close that unless Slurm is to say how it ended."""
+        names, environ = self.nodes, self._environ
+        jobs.record_start(attempt, start_record(environ, names))
+        if self._signals is not None:
+            # What a program that ends early leaves is closed by whoever follows its job.
+            if not attempt.job.exists():
+                jobs.record(attempt, SubmittedJob(job=self.number, submitted_t=time.time()))
+            _log(f"{spec.run}, attempt {attempt.number}: job {self.number} on {', '.join(names)}")
+        placed = jobs.nodes_of_job(spec, environ, names)
+        # Once a job: the hardware of its nodes does not change.
+        facts = self._facts = _facts_of_nodes(spec, names) if self._facts is None else self._facts
+        shown = self._signals is None
+
+        def show_rendezvous(progress: Progress, elapsed_s: float, quiet_s: float, alarm: str) -> None:
+            nonlocal shown
+            shown = shown or _log_rendezvous(attempt)
+            on_progress(progress, elapsed_s, quiet_s, alarm)
+
+        outcome = run_to_outcome(placed, attempt, requests, show_rendezvous, on_stop, plan_hash, hosts=facts, log=log)
+        if self._signals is None:
+            return close_attempt(attempt, self._with_slurms_reason(attempt, spec, outcome))
+        return _close(attempt, outcome, self._signals, environ)
+
+    def too_short_for(self, spec: RunSpec, expected_s: float | None) -> str:
+        """Why `spec` had better start in another job; empty where it can start in this one."""
+        left_s = slurm.time_left_s(self.number)
+        usable_s = None if left_s is None else left_s - (spec.place.slurm.warn_s if spec.place.slurm else 0)
+        if usable_s is None or usable_s > (expected_s or 0.0):
+            return ""
+        took = f", and a run like {spec.run} took {format_duration(expected_s)}" if expected_s else f": too little for {spec.run}"
+        return f"Slurm job {self.number} has {format_duration(left_s)} left{took}"
+
+    def _with_slurms_reason(self, attempt: AttemptPaths, spec: RunSpec, outcome: RunOutcome) -> RunOutcome:
+        """A run that failed since the job around it is over is no failed run."""
+        known = None if outcome.outcome in (Outcome.OK, Outcome.INTERRUPTED) else slurm.own_jobs()
+        if known is None or (self.number in known and not known[self.number].is_over):
+            return outcome
+        judged = judge_job(attempt, spec, self.number, known.get(self.number) or slurm.final_state(self.number))
+        return with_cause(outcome, judged.cause, judged.detail, judged.outcome)
 
 
 def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]:
@@ -121,16 +173,14 @@ def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]
     return facts
 
 
-def _log_rendezvous(attempt: AttemptPaths, facts: Mapping[str, HostFacts], spec: RunSpec) -> bool:
+def _log_rendezvous(attempt: AttemptPaths) -> bool:
     """Where the ranks of each node meet, and by which of its interfaces; False where that is not known yet."""
     record = from_json_or_none(NodesRecord, files.read_json(attempt.nodes_record))
     if record is None:
         return False
     for node in record.nodes:
-        nics = facts[node.name].interfaces if node.name in facts else {}
-        used = match_nccl_interfaces(spec.place.interface, nics) if spec.place.interface else list(nics)
-        shown = ", ".join(f"{name} {' '.join(nics[name])}" for name in used) or "unknown"
-        _log(f"{node.name}: {node.ranks} ranks from {node.first_rank}, rendezvous {record.master_addr}:{record.master_port}, NIC {shown}")
+        nic = f"{node.interface} {node.address}" if node.interface else "unknown"
+        _log(f"{node.name}: {node.ranks} ranks from {node.first_rank}, rendezvous {record.master_addr}:{record.master_port}, NIC {nic}")
     return True
 
 
@@ -138,15 +188,20 @@ def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str
     """`first`, or the run's next attempt where Slurm has started the job before."""
     if jobs.started(first) is None and not first.outcome.exists():
         return first
-    run, job = RunPaths(first.folder.parent), environ.get("SLURM_JOB_ID", "")
-    for earlier in run.attempts():
-        if not earlier.outcome.exists() and (found := jobs.submitted(earlier)) and found.job == job:
-            close_attempt(earlier, requeued(earlier, order.spec, job, int(environ.get("SLURM_RESTART_COUNT", "1") or 1)))
+    run = RunPaths(first.folder.parent)
+    close_cut_short(run, order.spec, environ)
     attempt = new_attempt(run, choose_checkpoint(run, order.spec) if order.resumes else None)
     files.write_private_json(attempt.job_order, to_json(order))
-    files.write_text(attempt.job_script, jobs.script(order.spec, attempt), files.PRIVATE_PROGRAM)
-    jobs.record(attempt, SubmittedJob(job=job, submitted_t=time.time()))
+    files.write_text(attempt.job_script, jobs.script(order, attempt), files.PRIVATE_PROGRAM)
     return attempt
+
+
+def close_cut_short(run: RunPaths, spec: RunSpec, environ: Mapping[str, str]) -> None:
+    """Close the attempts of this job's earlier start."""
+    job = environ.get("SLURM_JOB_ID", "")
+    for earlier in run.attempts():
+        if not earlier.outcome.exists() and (found := jobs.submitted(earlier)) and found.job == job:
+            close_attempt(earlier, requeued(earlier, spec, job, int(environ.get("SLURM_RESTART_COUNT", "1") or 1)))
 
 
 def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJob:

@@ -13,10 +13,11 @@ from seatrial.campaign.resume import read_lifetime
 from seatrial.collect.attempt_files import read_spec
 from seatrial.core import files
 from seatrial.core.errors import CampaignError
-from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, JobPaths
 from seatrial.launch.places.slurm import started, submitted
 from seatrial.machine import slurm
-from seatrial.records.codec import from_json_or_none
+from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.job import AllocationEnd, AllocationEnding
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.registry import advice, fault_named, signature
@@ -80,9 +81,28 @@ def requeued(attempt: AttemptPaths, spec: RunSpec, job: str, restarts: int) -> R
     return with_cause(_as_seen(attempt, spec), cause, detail)
 
 
+def allocation_end(paths: AllocationPaths, job: str, status: slurm.JobStatus, cancelled: Cause | None) -> AllocationEnd:
+    """The end of a job for many runs whose program has recorded none."""
+    now_t = time.time()
+    if cancelled is Cause.USER:
+        return AllocationEnd(ending=AllocationEnding.USER, detail=f"stopped by the user; Slurm job {job} was cancelled", ended_t=now_t)
+    if cancelled is Cause.JOB_QUEUE_DEADLINE:
+        detail = f"Slurm job {job} was still waiting at its deadline (place.queue_s), and was cancelled"
+        return AllocationEnd(ending=AllocationEnding.ENDED, detail=detail, ended_t=now_t)
+    cause, what = _STATES.get(status.state, (Cause.JOB_FAILED, f"ended as {status.state}"))
+    ending = AllocationEnding.NODE_LOST if cause in RUN_AGAIN else AllocationEnding.ENDED
+    if cause is Cause.JOB_TIME_LIMIT:
+        ending = AllocationEnding.TIME_LIMIT
+    tail = files.tail_lines(paths.job_log, LOG_TAIL_LINES) if cause is Cause.JOB_FAILED else []
+    last = f": {tail[-1].strip()}" if tail else ""
+    return AllocationEnd(ending=ending, detail=f"Slurm job {job} {what}{last}", ended_t=now_t)
+
+
 def stop_jobs(paths: CampaignPaths) -> dict[str, bool]:
     """End the jobs of a folder that no harness owns: ranks that run halt softly, jobs that wait are cancelled. Job → whether it ran."""
-    attempts = [one for run in paths.runs() for one in run.attempts() if one.job_script.exists() and not one.outcome.exists()]
+    in_runs = [one for run in paths.runs() for one in run.attempts() if one.job_script.exists() and not one.outcome.exists()]
+    held = paths.open_allocation()
+    attempts: list[JobPaths] = [*in_runs, *([held] if held else [])]
     if not attempts:
         return {}
     known = slurm.own_jobs()
@@ -99,17 +119,18 @@ def stop_jobs(paths: CampaignPaths) -> dict[str, bool]:
     return stopped
 
 
-def _stop_job(attempt: AttemptPaths, job: str, *, runs: bool) -> None:
+def _stop_job(paths: JobPaths, job: str, *, runs: bool) -> None:
     if runs:
-        files.write_json(attempt.job_stop, {"t": time.time()})
+        files.write_json(paths.job_stop, {"t": time.time()})
         return
     answer = slurm.cancel(job)
     if not answer.ok:
         raise CampaignError(f"Slurm job {job} could not be cancelled ({answer.problem}): try again, or `scancel {job}`")
-    spec = read_spec(attempt)[0]
-    if spec is not None:
-        # Without an outcome the next `seatrial run` would take it for cancelled by somebody else, and leave the run once more.
-        close_attempt(attempt, with_cause(_as_seen(attempt, spec), Cause.USER, f"stopped by the user; Slurm job {job} was cancelled"))
+    # Without an outcome the next `seatrial run` would take it for cancelled by somebody else, and leave the run once more.
+    if isinstance(paths, AllocationPaths):
+        files.write_json(paths.job_end, to_json(allocation_end(paths, job, slurm.JobStatus(state="CANCELLED"), Cause.USER)))
+    elif isinstance(paths, AttemptPaths) and (spec := read_spec(paths)[0]) is not None:
+        close_attempt(paths, with_cause(_as_seen(paths, spec), Cause.USER, f"stopped by the user; Slurm job {job} was cancelled"))
 
 
 def _as_seen(attempt: AttemptPaths, spec: RunSpec) -> RunOutcome:

@@ -23,7 +23,7 @@ from seatrial.campaign.schedule import Schedule
 from seatrial.collect.attempt_files import read_resumption
 from seatrial.core import files
 from seatrial.core.errors import LaunchError
-from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
 from seatrial.launch.places import slurm as place
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine import slurm
@@ -69,6 +69,16 @@ class Flight:
         return f"{number} {self.status.state.lower()}{waits}"
 
 
+def gets_further(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
+    """Whether the attempt `number` saved a newer checkpoint than it started from: otherwise the next job would end where this one did."""
+    before, after = read_resumption(run.attempt(number)), choose_start(plan, run, spec)
+    reached = -1 if before is None or before.step is None else before.step
+    if after is None or after.step is None:
+        # A script has a format of its own: that it wrote some in this attempt has to do.
+        return after is not None and after.from_attempt == number
+    return after.step > reached
+
+
 class JobListener(Protocol):
     """What the campaign tells of its jobs (`campaign.loop.Listener` and its published state)."""
 
@@ -98,6 +108,7 @@ class JobLoop:
         """Runs that are not submitted again by this invocation, and why."""
         self.out_of_budget = False
         self._again: dict[str, int] = {}
+        self._submitted: set[str] = set()
         self._asked_m = float("-inf")
         self._jobs: Mapping[str, slurm.JobStatus] | None = None
         self._stopping = False
@@ -145,7 +156,9 @@ class JobLoop:
                 self.out_of_budget = True
                 return
             run = self.paths.run(spec.run)
-            resumption = choose_start(self.plan, run, spec, from_start=self.from_start)
+            # The job after one that reached its time limit goes on from what that one saved.
+            resumption = choose_start(self.plan, run, spec, from_start=self.from_start and spec.run not in self._submitted)
+            self._submitted.add(spec.run)
             if resumption is not None:
                 self.listener.resumes(spec, resumption)
             attempt = new_attempt(run, resumption)
@@ -272,13 +285,7 @@ class JobLoop:
             return self._again[spec.run] <= MAX_AGAIN
         if outcome.cause is not Cause.JOB_TIME_LIMIT:
             return False
-        # Without a newer checkpoint the next job would end where this one did.
-        before, after = read_resumption(flight.attempt), choose_start(self.plan, self.paths.run(spec.run), spec)
-        reached = -1 if before is None or before.step is None else before.step
-        if after is None or after.step is None:
-            # A script has a format of its own: that it wrote some in this attempt has to do.
-            return after is not None and after.from_attempt == flight.attempt.number
-        return after.step > reached
+        return gets_further(self.plan, self.paths.run(spec.run), spec, flight.attempt.number)
 
     def _stop_where_requested(self) -> None:
         urgency = self.interrupts.urgency

@@ -12,15 +12,18 @@ import json
 import os
 import re
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
+from seatrial.campaign.allocations import AllocationLoop, is_over_since, settle_other_job
 from seatrial.campaign.growing_log import GrowingLog
-from seatrial.campaign.interrupts import Interrupts
+from seatrial.campaign.interrupts import Interrupts, StopRequests
+from seatrial.campaign.job import OwnJob
 from seatrial.campaign.jobs import Flight, JobLoop
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
@@ -39,8 +42,9 @@ from seatrial.observe.progress import Progress
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check, Scalar
 from seatrial.records.codec import to_json
+from seatrial.records.job import AllocationOrder
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
-from seatrial.records.plan import SLURM, CampaignPlan, RunSpec
+from seatrial.records.plan import CURRENT, PER_CAMPAIGN, SLURM, CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
 
@@ -49,6 +53,10 @@ ALIKE_RUNS = 3
 # Causes outside of the settings: the same line again means that the next run fails too.
 WHATEVER_THE_SETTINGS = frozenset(
     {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
+)
+# The next run in the same job would meet the same nodes; and a job that is over has none.
+JOB_UNUSABLE = frozenset(
+    {Cause.HOST_LOST, Cause.JOB_CANCELLED, Cause.JOB_TIME_LIMIT, Cause.JOB_NODE_FAILED, Cause.JOB_PREEMPTED, Cause.JOB_LOST}
 )
 # Which rank and host reports it may change from run to run.
 WHERE = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
@@ -65,6 +73,9 @@ class Listener(Protocol):
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
         """The next attempt of `spec` does not simply start at step 0."""
+
+    def noted(self, text: str) -> None:
+        """Something else to be shown: a job ended, and another follows."""
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         """A run was launched; it is the `position`-th of `count`."""
@@ -91,7 +102,9 @@ class CampaignEnd:
     disk_trouble: str = ""
     """Why no further run could be prepared: the disk's error."""
     jobs_ended: str = ""
-    """How jobs ended whose runs are still to be run: cancelled from outside, a time limit."""
+    """How jobs ended whose runs are still to be run: cancelled from outside, a time limit, a lost node."""
+    job_too_short: str = ""
+    """Why the job that this program runs in has not enough time left for the next run."""
     left: int = 0
     """Runs still to be run, an interrupted one included."""
 
@@ -120,6 +133,7 @@ def run_campaign(
             server.wait_for_nodes(interrupts.stop_requested)
         preflight = run_preflight(plan, paths, server)
         listener.warned(preflight.warnings)
+        settle_other_job(plan, paths)
         recover_folder(paths)
         plan_hash = save_plan(plan, paths)
         if uncounted := uncounted_runs(paths):
@@ -127,12 +141,29 @@ def run_campaign(
         campaign = _Campaign(
             plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths), from_start
         )
+        if _allocation_of(plan) == CURRENT:
+            campaign.job = OwnJob()
         return campaign.run(again, monotonic, keep_going=keep_going)
+
+
+def run_in_job(order: AllocationOrder, paths: CampaignPaths, job: OwnJob, requests: StopRequests, listener: Listener) -> CampaignEnd:
+    """In a job that holds its nodes for many runs: run what is left of `order`. The harness that submitted it, or a later one, follows."""
+    campaign = _Campaign(
+        order.plan, order.plan_hash, paths, requests, listener, None, {}, None, order.from_start, job, order.first_attempts
+    )
+    return campaign.run_left_of(order)
+
+
+def _allocation_of(plan: CampaignPlan) -> str:
+    """`place.allocation` of a plan whose runs are jobs, else empty."""
+    wanted = plan.runs[0].place.slurm if plan.runs else None
+    return wanted.allocation if wanted else ""
 
 
 def _written_to(plan: CampaignPlan, paths: CampaignPaths) -> Iterator[Path]:
     """What a campaign writes through: its folders, and the lock's file."""
-    yield from (paths.lock, paths.plans, paths.charts)
+    yield from (paths.lock, paths.plans, paths.charts, paths.allocations)
+    yield from (one.folder for one in paths.allocation_jobs())
     yield from (paths.run(spec.run).folder for spec in plan.chosen)
     # Attempts that were abandoned are closed, whichever plan they belong to.
     for run in paths.runs():
@@ -176,12 +207,17 @@ class _Campaign:
     plan: CampaignPlan
     plan_hash: str
     paths: CampaignPaths
-    interrupts: Interrupts
+    interrupts: StopRequests
     listener: Listener
     server: PernodeServer | None
     hosts: Mapping[str, HostFacts]
-    recorder: RunRecorder
+    recorder: RunRecorder | None
+    """None within a job: the harness that follows it records the runs."""
     from_start: bool = False
+    job: OwnJob | None = None
+    """Whose nodes the runs get, one after another."""
+    first_attempts: Mapping[str, int] = field(default_factory=dict)
+    """Of a job that may have been started before, by run: later attempts do not start over."""
 
     def __post_init__(self) -> None:
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=self.plan.name, count=0)
@@ -209,8 +245,22 @@ class _Campaign:
                 self.listener.skipped(spec, changes_since(self.paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
         return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
 
+    def run_left_of(self, order: AllocationOrder) -> CampaignEnd:
+        """What an earlier start of the same job has not finished."""
+        left: list[RunSpec] = []
+        durations_s: dict[str, list[float]] = {}
+        for spec in self.plan.chosen:
+            run, first = self.paths.run(spec.run), order.first_attempts.get(spec.run)
+            if done := finished_attempt(run, spec.hash):
+                durations_s.setdefault(spec.group_key, []).append(done.duration_s)
+            if first is not None and not is_over_since(run, first):
+                left.append(spec)
+        schedule = Schedule(left, durations_s, self.plan.budget_s)
+        self._state = replace(self._state, count=schedule.num_left)
+        return self._run_all(schedule, order.keep_going)
+
     def _run_all(self, schedule: Schedule, keep_going: bool) -> CampaignEnd:
-        if any(spec.place.kind == SLURM for spec in self.plan.runs):
+        if self.job is None and any(spec.place.kind == SLURM for spec in self.plan.runs):
             return self._run_jobs(schedule, keep_going)
         ended: list[tuple[RunSpec, RunOutcome]] = []
         while schedule.num_left:
@@ -219,6 +269,9 @@ class _Campaign:
             spec = schedule.next()
             if spec is None:
                 return CampaignEnd(out_of_budget=True, left=schedule.num_left)
+            # The first run of a job starts whatever it took before: a new job would have no more time.
+            if self.job is not None and ended and (why := self.job.too_short_for(spec, schedule.expected_s(spec))):
+                return CampaignEnd(job_too_short=why, left=schedule.num_left)
             try:
                 outcome = self._run(spec, schedule)
             except OSError as error:
@@ -227,6 +280,8 @@ class _Campaign:
                 # A run under way survives a bad disk; one that cannot be prepared has nowhere to go.
                 return CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}", left=schedule.num_left)
             schedule.ended(spec, outcome)
+            if self.job is not None and not self.interrupts.stop_requested() and outcome.cause in JOB_UNUSABLE:
+                return CampaignEnd(jobs_ended=outcome.detail, left=schedule.num_left)
             if outcome.outcome is Outcome.INTERRUPTED or self.interrupts.stop_requested():
                 return CampaignEnd(interrupted=True, left=schedule.num_left)
             if outcome.outcome is not Outcome.OK and self.plan.stop_on_error:
@@ -251,7 +306,11 @@ class _Campaign:
                 end = CampaignEnd(failed_alike=alike)
             return end != CampaignEnd()
 
-        loop = JobLoop(self.plan, self.plan_hash, self.paths, self.interrupts, _JobView(self, schedule), self.from_start)
+        assert isinstance(self.interrupts, Interrupts)
+        view = _JobView(self, schedule)
+        common = (self.plan, self.plan_hash, self.paths, self.interrupts, view, self.from_start)
+        shared = _allocation_of(self.plan) == PER_CAMPAIGN
+        loop = AllocationLoop(*common, keep_going=keep_going) if shared else JobLoop(*common)
         try:
             loop.run(schedule, is_enough)
         except OSError as error:
@@ -270,7 +329,8 @@ class _Campaign:
         if self.server is not None:
             self.server.wait_for_reconnect(self.interrupts.stop_requested)
         run = self.paths.run(spec.run)
-        resumption = choose_start(self.plan, run, spec, from_start=self.from_start)
+        started_over = run.next_attempt().number > self.first_attempts.get(spec.run, sys.maxsize)
+        resumption = choose_start(self.plan, run, spec, from_start=self.from_start and not started_over)
         if resumption is not None:
             self.listener.resumes(spec, resumption)
         attempt = new_attempt(run, resumption)
@@ -296,17 +356,12 @@ class _Campaign:
 
         log = GrowingLog(attempt)
         try:
-            outcome = run_one(
-                spec,
-                attempt,
-                self.interrupts,
-                on_progress,
-                lambda: self.listener.stopping(spec),
-                self.plan_hash,
-                server=self.server,
-                hosts=self.hosts,
-                log=log,
-            )
+            on_stop = partial(self.listener.stopping, spec)
+            if self.job is not None:
+                outcome = self.job.run(spec, attempt, self.interrupts, on_progress, on_stop, self.plan_hash, log)
+            else:
+                hosts, server = self.hosts, self.server
+                outcome = run_one(spec, attempt, self.interrupts, on_progress, on_stop, self.plan_hash, server=server, hosts=hosts, log=log)
         except OSError:
             # Nothing of it is on disk, so there was no attempt.
             with contextlib.suppress(OSError):
@@ -319,7 +374,8 @@ class _Campaign:
     def _ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome, log: GrowingLog | None = None) -> None:
         how = outcome.outcome
         self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
-        self.listener.ended(spec, outcome, self.recorder.record(attempt, log.line_index() if log else None))
+        measured = self.recorder.record(attempt, log.line_index() if log else None) if self.recorder else None
+        self.listener.ended(spec, outcome, measured)
 
     def _publish(self, **changes: object) -> None:
         self._state = replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]
@@ -359,9 +415,20 @@ class _JobView:
             phase=progress.phase,
             elapsed_s=elapsed_s,
             quiet_s=None,
-            alarm="; ".join(f"{one.spec.run}: {one.text}" for one in others),
+            others="; ".join(f"{one.spec.run}: {one.text}" for one in others),
             **_eta_fields(run_left, self.schedule.time_left(current)),
         )
+
+    def noted(self, text: str) -> None:
+        self.campaign.listener.noted(text)
+
+    def waits(self, spec: RunSpec, text: str) -> None:
+        self.campaign._publish(run=spec.run, group=spec.group, repeat=spec.repeat, attempt=None, phase=text, step=None, elapsed_s=0.0)
+
+    def follows(self, state: LiveState) -> None:
+        """What the program in the job has published, by the counts of this invocation."""
+        own = self.campaign._state
+        self.campaign.listener.progress(replace(state, count=own.count, finished=own.finished, failed=own.failed, over=False))
 
     def stopping(self, spec: RunSpec) -> None:
         self.campaign.listener.stopping(spec)

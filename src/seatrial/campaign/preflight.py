@@ -23,6 +23,7 @@ from seatrial.preflight.examine import fast_checks
 from seatrial.preflight.hosts.access import no_hosts_check
 from seatrial.preflight.hosts.examine import examine_hosts, no_hosts
 from seatrial.preflight.hosts.exchanges import PernodeFacts, hosts_of, need_of_head
+from seatrial.preflight.slurm import look_from_a_node
 from seatrial.preflight.warm import NOTHING, warm_checks, warm_question
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
@@ -47,6 +48,8 @@ def run_preflight(plan: CampaignPlan, paths: CampaignPaths, server: PernodeServe
     need = need_of(plan)
     hosts = _examine_hosts(need, server)
     checks = [*fast_checks(need_of_this_host(need, hosts_of(need))), *(hosts.checks if hosts else ())]
+    if not paths.runs():
+        checks = look_from_a_node(need, checks)
     files.write_json(paths.preflight, to_json([*checks, *_noise_of_earlier_starts(paths, checks)]))
     failed = [check for check in checks if not check.ok]
     refusing = [check for check in failed if check.refuses]
@@ -126,4 +129,6 @@ def local_checks(need: Need) -> list[Check]:
 
 
 def check_line(check: Check) -> str:
-    return f"{check.name}: {check.found}. Would end in: {check.prevents}. Fix: {check.fix}."
+    # A suggestion ends as a question.
+    found = check.found if check.found.endswith("?") else f"{check.found}."
+    return f"{check.name}: {found} Would end in: {check.prevents}. Fix: {check.fix}."

@@ -184,10 +184,12 @@ def recover_folder(paths: CampaignPaths) -> None:
 
 def close_abandoned_attempts(paths: CampaignPaths) -> None:
     """Write an outcome for attempts whose harness died before it could, and kill what still runs of them."""
+    # A job that holds nodes for many runs may be creating one just now.
+    held = paths.open_allocation() is not None
     for run in paths.runs():
         for attempt in run.attempts():
             # A job may still run: whoever follows it closes its attempt.
-            if attempt.outcome.exists() or attempt.job_script.exists():
+            if attempt.outcome.exists() or attempt.job_script.exists() or attempt.job.exists() or held:
                 continue
             kill_orphans(attempt.folder, {})
             stored = files.read_json(attempt.spec) or {}

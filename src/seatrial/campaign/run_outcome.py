@@ -25,6 +25,7 @@ from seatrial.core.fallback import fallback_entry
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
 from seatrial.machine.processes import STOPPED
 from seatrial.machine.secrets import collect_secrets, mask_lines, mask_text
+from seatrial.observe.communicators import world_at_end
 from seatrial.observe.watchdog import Alarm, name_options
 from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
@@ -45,6 +46,7 @@ def outcome_of(
     log = log or GrowingLog(attempt)
     ranks = read_rank_endings(attempt)
     if ending.returncode == 0:
+        ranks = replace(ranks, small_world=world_at_end(spec.place.ranks, attempt))
         ranks = _with_launcher_log(spec, attempt, ranks, log)
     # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None

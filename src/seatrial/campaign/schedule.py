@@ -48,9 +48,13 @@ class Schedule:
     def next(self, skip: Collection[str] = ()) -> RunSpec | None:
         """The run to start now, the first that is not to be skipped; None where it would end beyond the budget, by the mean of its group so
         far."""
-        spec, left_s = next(one for one in self._left if one.run not in skip), self._budget_left_s()
+        spec, left_s = next(one for one in self._left if one.run not in skip), self.budget_left_s
+        return None if left_s is not None and (self.expected_s(spec) or 0.0) > left_s else spec
+
+    def expected_s(self, spec: RunSpec) -> float | None:
+        """How long it will take, by the mean of its group so far; None where none has ended well."""
         durations_s = self._durations_s.get(spec.group_key)
-        return None if left_s is not None and (fmean(durations_s) if durations_s else 0.0) > left_s else spec
+        return fmean(durations_s) if durations_s else None
 
     def ended(self, spec: RunSpec, outcome: RunOutcome) -> None:
         """The run is over; one that was interrupted is still to be run."""
@@ -61,7 +65,8 @@ class Schedule:
 
     def time_left(self, current: CurrentRun) -> TimeLeft | None:
         """Of the campaign, while the first of the remaining runs is in progress."""
-        return campaign_eta(self._left[1:], self._durations_s, current, budget_left_s=self._budget_left_s())
+        return campaign_eta(self._left[1:], self._durations_s, current, budget_left_s=self.budget_left_s)
 
-    def _budget_left_s(self) -> float | None:
+    @property
+    def budget_left_s(self) -> float | None:
         return None if self._budget_s is None else self._budget_s - (self._monotonic() - self._started_m)

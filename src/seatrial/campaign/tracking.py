@@ -303,7 +303,7 @@ class TrackingListener:
     def __init__(self, listener: Listener, tracking: Tracking) -> None:
         self._listener, self._tracking = listener, tracking
         self.warned, self.progress, self.stopping = listener.warned, listener.progress, listener.stopping
-        self.resumes = listener.resumes
+        self.resumes, self.noted = listener.resumes, listener.noted
 
     def skipped(self, spec: RunSpec, changes: str) -> None:
         self._tracking.earlier += 1

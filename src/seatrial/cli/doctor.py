@@ -33,7 +33,9 @@ from seatrial.cli.options import AsJson, Out, Overrides, PlaceKind, SiteName
 from seatrial.cli.program import console_for, print_json, say_first
 from seatrial.core.errors import DONE, FAILED, UsageError
 from seatrial.core.hostfile import read_hostfile, select_hosts
+from seatrial.core.shell import find_on_path
 from seatrial.core.text import count
+from seatrial.machine import slurm
 from seatrial.preflight.definitions import OK, REFUSED, WARNING, HostRow, HostsExamined, Section, folded, hosts_text, status
 from seatrial.records.codec import to_json
 from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, SlurmSpec
@@ -104,7 +106,8 @@ def doctor(
 ) -> int:
     """Check this host, and every host of the plan, for what would break a campaign: each finding names the later error and the fix.
 
-    Nothing is changed but the caches that --warm fills. A PLAN's own Pythons are started, to ask for their versions, and git in its
+    Nothing is changed but the caches that --warm fills; with --place slurm the environment of the nodes is written to
+    discovered_environment.json. A PLAN's own Pythons are started, to ask for their versions, and git in its
     folders: look at a plan that you do not trust with `plan show`, which starts nothing.
 
     Exit code 0 when a campaign may start (warnings included), 2 when it is refused.
@@ -166,9 +169,15 @@ def _need(plan: Path | None, set: Overrides, out: Path | None, kind: str | None,
     if kind is not None and kind != SLURM:
         raise UsageError(f"--place {kind}: only slurm has checks of its own; leave it out")
     if plan is None:
-        jobs = (PlaceSpec(kind=SLURM, slurm=SlurmSpec()),) if kind else ()
+        jobs = (_two_nodes(),) if kind else ()
         return Need(output=out or Path.cwd(), jobs=jobs)
     return need_of(read_plan(plan, [*(set or ()), *([f"place.kind={kind}"] if kind else ())], None, None, out, site))
+
+
+def _two_nodes() -> PlaceSpec:
+    """Without a plan: two of the default partition, where it has so many; a single one cannot show what is shared."""
+    partition = next((one for one in slurm.partitions() or () if one.default), None) if find_on_path("sinfo") else None
+    return PlaceSpec(kind=SLURM, slurm=SlurmSpec(), nodes=min(2, partition.nodes) if partition else 1)
 
 
 def _try_jobs(need: Need) -> tuple[Section, ...]:

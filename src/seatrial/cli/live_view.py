@@ -38,7 +38,7 @@ class PlainView:
         self._position = ""
         self._printed_run: tuple[str | None, int | None] = (None, None)
         self._printed_s = 0.0
-        self._printed_alarm = ""
+        self._printed_alarm = self._printed_others = ""
         self.failed = 0
 
     def warned(self, checks: Sequence[Check]) -> None:
@@ -51,6 +51,9 @@ class PlainView:
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
         self._print_line(f"{spec.run}: {resumption.text}")
+
+    def noted(self, text: str) -> None:
+        self._print_line(text)
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         self._position = f"[{position}/{count}]"
@@ -65,6 +68,10 @@ class PlainView:
             self._printed_alarm = state.alarm
             if state.alarm:
                 self._print_line(f"[WARN] {run_title(state)}: {state.alarm}")
+        if state.others != self._printed_others:
+            self._printed_others = state.others
+            if state.others:
+                self._print_line(state.others)
         if state.run and self._heartbeat_s and state.elapsed_s - self._printed_s >= self._heartbeat_s:
             self._printed_s = state.elapsed_s
             self._print_line(heartbeat_line(state))

@@ -84,6 +84,10 @@ IgnoreNeeds = Annotated[
     bool,
     typer.Option("--ignore-needs", help="Start although the campaign that the plan `needs` has not passed here; recorded as a warning."),
 ]
+IgnoreFit = Annotated[
+    bool,
+    typer.Option("--ignore-fit", help="Start although a run will not fit into GPU memory by its forecast; recorded as a warning."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, which is often a slip in the axes.")]
 Full = Annotated[
     bool,

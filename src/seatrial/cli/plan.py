@@ -1,19 +1,19 @@
-"""`seatrial plan list|copy|show|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
+"""`seatrial plan list|copy|show|fit|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile, SiteName
-from seatrial.cli.program import console_for
+from seatrial.cli.options import AsJson, Budget, Only, Out, Overrides, PlanFile, SiteName
+from seatrial.cli.program import console_for, print_json
 from seatrial.core import files, shell
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean, printable
 from seatrial.core.paths import CampaignPaths
@@ -25,21 +25,30 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from seatrial.core.paths import CampaignPaths
+    from seatrial.plan.schema import Plan
+    from seatrial.plan.stages import StagedPlan
     from seatrial.records.plan import CampaignPlan
 
 
 def read_plan(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out, site: SiteName = None) -> CampaignPlan:
     """The plan with every run resolved, at its site; a PlanError or UsageError where it cannot be."""
-    from seatrial.cli.per_node import refuse_time_in_output
     from seatrial.plan.load import load_plan
+
+    budget_s = budget_of(budget)
+    return resolve_loaded(load_plan(plan, set or ()), plan, out, site, only=only or (), budget_s=budget_s)
+
+
+def resolve_loaded(
+    loaded: Plan, source: Path, out: Out, site: SiteName, *, only: Sequence[str] = (), budget_s: float | None = None
+) -> CampaignPlan:
+    """What is left of `read_plan` once the file is read; `source` is that file."""
+    from seatrial.cli.per_node import refuse_time_in_output
     from seatrial.plan.resolve import resolve_plan
     from seatrial.plan.site import find_site, load_site, with_site
 
-    budget_s = budget_of(budget)
-    loaded = load_plan(plan, set or ())
     refuse_time_in_output(loaded.place.kind, str(out) if out else loaded.output)
-    resolved = resolve_plan(loaded, source=str(plan), cwd=Path.cwd(), only=only or (), budget_s=budget_s, output=out)
-    found = find_site(site, plan)
+    resolved = resolve_plan(loaded, source=str(source), cwd=Path.cwd(), only=only, budget_s=budget_s, output=out)
+    found = find_site(site, source)
     return with_site(resolved, load_site(found), found) if found else resolved
 
 
@@ -136,9 +145,9 @@ def copy(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
 ) -> int:
-    """Copy a plan that comes with Seatrial, with those it extends, to run and to change."""
+    """Copy a plan that comes with Seatrial, with those it names, to run and to change."""
     first, *others = _copy_plan(name, folder, force=force)
-    beside = f" and {', '.join(path.name for path in others)}, which it extends" if others else ""
+    beside = f" and {', '.join(path.name for path in others)}, which it needs" if others else ""
     print(f"wrote {first}{beside}\nnext: look at it with `seatrial plan show {first}`, run it with `seatrial run {first}`")
     return 0
 
@@ -162,15 +171,19 @@ def _comment_lines(plan: Path) -> Iterator[str]:
 
 
 def _copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
-    """Copy a ready plan and those it extends, beside one another; the plan itself is the first."""
+    """Copy a ready plan and those it extends or has as stages, beside one another; the plan itself is the first."""
     import yaml
+
+    from seatrial.plan.stages import referenced_files
 
     plans = ready_plans()
     if name not in plans:
         raise UsageError(f"no ready plan '{name}' in `seatrial plan list`; {did_you_mean(name, plans)}")
     sources = [plans[name]]
-    while base := yaml.safe_load(sources[-1].read_text(encoding="utf-8")).get("extends"):
-        sources.append((sources[-1].parent / base).resolve())
+    # Grows while it is read.
+    for source in sources:
+        named = ((source.parent / name).resolve() for name in referenced_files(yaml.safe_load(source.read_text(encoding="utf-8"))))
+        sources += [path for path in dict.fromkeys(named) if path not in sources]
     targets = [folder / source.name for source in sources]
     for source, target in zip(sources, targets, strict=True):
         if target.exists() and target.read_bytes() != source.read_bytes() and not force:
@@ -207,7 +220,10 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     that is the reason. Criteria that cannot pass, and what would be refused before the start, are listed at the end.
     """
     from seatrial.campaign.resume import finished_attempt, uncounted_runs
+    from seatrial.plan.stages import load_stages
 
+    if staged := load_stages(plan):
+        return _show_stages(staged, set or (), out)
     campaign = read_plan(plan, set, only, budget, out)
     paths = CampaignPaths(Path(campaign.output))
     done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
@@ -224,6 +240,76 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     warn_of_impossible_criteria(campaign, console)
     _print_refusals(console, campaign)
     return 0
+
+
+def _show_stages(staged: StagedPlan, overrides: Sequence[str], out: Path | None) -> int:
+    """Print the stages, and what each would run; starts nothing."""
+    from seatrial.machine.gpus import read_driver
+    from seatrial.plan.stages import ACCEPTANCE, fill
+
+    output, console = staged.output_folder(out), console_for(plain=True, soft_wrap=True)
+    num_gpus = len(read_driver().gpus)
+    console.print(f"{staged.name}: {count(len(staged.stages), 'stage')}, into {printable(str(output))}")
+    for number, stage in enumerate(staged.stages, 1):
+        what = shell.quote(fill(stage.command, output))
+        if stage.plan is not None and num_gpus < stage.needs_gpus:
+            what = stage.plan
+        elif stage.plan is not None:
+            path, loaded = staged.load(stage, num_gpus, overrides)
+            campaign = resolve_loaded(loaded, path, output / stage.name, None)
+            what = f"{path}: {count(len(campaign.runs), 'run')}, {count(campaign.runs[0].steps or 0, 'step')} each"
+        needs = f"; not run here: needs {count(stage.needs_gpus, 'GPU')}" if num_gpus < stage.needs_gpus else ""
+        console.print(printable(f"{number:4d}  {stage.name}: {what}{needs}"))
+    if staged.acceptance:
+        console.print(printable(f"{'':4}  {ACCEPTANCE}: {shell.quote(fill(staged.acceptance, output))}"))
+    console.print("`seatrial plan show` of a stage's plan prints its commands.")
+    return 0
+
+
+GpuName = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu",
+        metavar="NAME",
+        help="The GPU to fit into: T4-16GB, V100-16GB, V100-32GB, RTX4090-24GB, L4-24GB, A10G-24GB, A100-40GB, L40S-48GB, A100-80GB, "
+        "H100-80GB, H200-141GB or B200-192GB. Default: the plan's place.gpu, else the GPUs of this machine where runs are local.",
+        show_default=False,
+    ),
+]
+GpuMemoryGib = Annotated[
+    float | None,
+    typer.Option("--gpu-memory", metavar="GIB", help="Memory of the GPU in GiB, in place of a name.", min=0.1, show_default=False),
+]
+
+
+@plan.command(
+    epilog="seatrial plan fit plans/stage1-gpu.yaml --gpu H100-80GB\n\nseatrial plan fit plan.yaml --set settings.micro_batch=16 --json"
+)
+def fit(
+    plan: PlanFile,
+    set: Overrides = None,
+    only: Only = None,
+    out: Out = None,
+    gpu: GpuName = None,
+    gpu_memory: GpuMemoryGib = None,
+    json: AsJson = False,
+) -> int:
+    """Forecast the memory of one GPU for each group of a plan, from its settings alone: weights, gradients, optimiser states, activations,
+    logits. Starts nothing and needs no torch.
+
+    A group that will not fit is listed with changes that would make it fit, each computed. Peaks of runs that have ended stand beside it.
+    `run` makes the same check and refuses.
+
+    Exit code 0 all fit; 2 one will not; 3 it is unknown, or only the allowances for CUDA, NCCL and fragmentation exceed the memory.
+    """
+    from seatrial.cli import plan_fit
+
+    given = plan_fit.given_memory(gpu, gpu_memory)
+    rows = plan_fit.fit_groups(read_plan(plan, set, only, None, out), given)
+    plan_fit.print_fits(console_for(as_json=json, plain=True, soft_wrap=True), rows)
+    if json:
+        print_json(plan_fit.as_json(rows))
+    return plan_fit.exit_code(rows)
 
 
 def _print_matrix(console: Console, plan: CampaignPlan) -> None:

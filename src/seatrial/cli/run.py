@@ -56,6 +56,7 @@ def run(
     from_start: options.FromStart = False,
     keep_going: options.KeepGoing = False,
     ignore_needs: options.IgnoreNeeds = False,
+    ignore_fit: options.IgnoreFit = False,
     yes: options.Yes = False,
     full: options.Full = False,
     allow_confounded: options.AllowConfounded = False,
@@ -66,6 +67,9 @@ def run(
 ) -> int:
     """Run a plan: every group, every repeat, then rank and judge. The same command again resumes. Starts the programs that the plan names.
 
+    A plan with `stages` is several campaigns and commands in order, with one acceptance at the end; --only then selects stages, and --set
+    is for the plan of each.
+
     Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
     checkpoint.
 
@@ -74,10 +78,28 @@ def run(
     """
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.plan import read_plan
+    from seatrial.plan.stages import load_stages
 
+    first_line = f"Running {plan}: the programs that it names are started, as you."
+    if staged := load_stages(plan):
+        from seatrial.cli.stages import StagedRun
+
+        one_campaign = {"--budget": budget, "--place": place, "--node-rank": node_rank, "--master-addr": master_addr}
+        one_campaign |= {"--master-port": master_port, "--ignore-needs": ignore_needs or None}
+        how: dict[str, Any] = {"yes": yes, "track": track or (), "heartbeat_s": heartbeat, "again": again, "from_start": from_start}
+        how |= {"keep_going": keep_going, "full": full, "allow_confounded": allow_confounded, "as_json": json}
+
+        def run_campaign(campaign: CampaignPlan) -> int:
+            return execute_on_this_node(campaign, NodeOptions(), **how)
+
+        output = staged.output_folder(out)
+        refuse_unusable_output(output)
+        staged_run = StagedRun(staged, run_campaign, output=output, overrides=set or (), site=site, as_json=json, again=again)
+        return staged_run.run(only or (), one_campaign, first_line)
     campaign = read_plan(plan, [*(set or ()), *([f"place.kind={place}"] if place else ())], only, budget, out, site)
     if ignore_needs and campaign.needs is not None:
         campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
+    campaign = replace(campaign, fit_enforced=not ignore_fit)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
         campaign,
@@ -91,7 +113,7 @@ def run(
         keep_going=keep_going,
         full=full,
         allow_confounded=allow_confounded,
-        first_line=f"Running {plan}: the programs that it names are started, as you.",
+        first_line=first_line,
     )
 
 
@@ -238,8 +260,8 @@ def _why_it_ended(end: CampaignEnd) -> str:
         return "the budget is used up"
     if end.failed_alike:
         return f"stopped, as no run can succeed ({end.failed_alike}; --keep-going runs the others all the same)"
-    if end.jobs_ended:
-        return end.jobs_ended
+    if end.jobs_ended or end.job_too_short:
+        return end.jobs_ended or end.job_too_short
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""
 
 

@@ -31,6 +31,10 @@ PARTS = (
     "scripts/automation/*.py",
     "configs/*.yaml",
     "nsa/tests/*.py",
+    "training/*.sh",
+    "training/slurm/*.sbatch",
+    "training/slurm/*.sh",
+    "training/src/*.py",
 )
 PYTHON = ".python"
 """Names the interpreter of this installation to the entry points."""
@@ -39,12 +43,12 @@ SHEBANG = "#!/usr/bin/env python3"
 LONGEST_SHEBANG = 127
 # Pages that only a checkout has.
 PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+docs/[^)]*\)")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The procedure: stage1 or sparse-lm.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The procedure: stage1, sparse-lm or sft.", show_default=False)]
 Target = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must be new or empty.", show_default=False)]
 
 
 def runbook(name: Name, target: Target) -> int:
-    """Write a procedure's folder: its README, its entry points (scripts/, train.py) and its plans (plans/).
+    """Write a procedure's folder: its README, its entry points (scripts/, train.py, training/) and its plans (plans/).
 
     Type the README's commands in that folder. The entry points start this installation of Seatrial.
     """

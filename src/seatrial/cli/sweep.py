@@ -29,11 +29,11 @@ from seatrial.cli.options import (
     Yes,
 )
 from seatrial.core import files
-from seatrial.core.errors import UsageError
-from seatrial.core.shell import quote
+from seatrial.core.errors import UsageError, did_you_mean
+from seatrial.core.shell import find_on_path, quote
 from seatrial.core.text import parse_limit_s
 from seatrial.machine import slurm
-from seatrial.records.plan import PERNODE, SLURM
+from seatrial.records.plan import NODE_AXIS, PERNODE, SLURM
 
 if TYPE_CHECKING:
     from seatrial.records.plan import CampaignPlan
@@ -131,8 +131,6 @@ EachNode = Annotated[
         "--each-node", help="Run it as a job of one node on every node of the Slurm partition, and rank the nodes: which is slow."
     ),
 ]
-# plan/schema.py has it too, and imports pydantic.
-NODE_AXIS = "place.node"
 
 
 def sweep(
@@ -256,10 +254,7 @@ def as_jobs(mapping: dict[str, Any], partition: str | None, *, each_node: bool, 
     place = {**mapping["place"], "kind": SLURM, **({"partition": partition} if partition else {})}
     if not each_node:
         return {**mapping, "place": place, "output": mapping["output"] if is_own_folder else f"{mapping['output']}-jobs"}
-    found = slurm.partition_nodes(partition or "")
-    if found is None:
-        raise UsageError("--each-node: sinfo does not answer; start it on a login node of the cluster")
-    usable, away = found
+    usable, away = _nodes_of(partition or "")
     if not usable:
         raise UsageError(f"--each-node: {partition or 'the cluster'} has no node that is up")
     if away:
@@ -267,6 +262,20 @@ def as_jobs(mapping: dict[str, Any], partition: str | None, *, each_node: bool, 
     axes = {**mapping.get("axes", {}), NODE_AXIS: {"label": "node", "values": list(usable)}}
     output = mapping["output"] if is_own_folder else f"{mapping['output']}-each-node"
     return {**mapping, "place": {**place, "jobs": len(usable)}, "axes": axes, "output": output}
+
+
+def _nodes_of(partition: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the partition, or of the cluster: those that are up, and those that are not."""
+    if find_on_path("sinfo") is None:
+        raise UsageError("--each-node: sinfo is not in PATH; start it on a login node of the cluster, or load its module")
+    known = slurm.partitions()
+    found = slurm.partition_nodes(partition) if known is not None else None
+    if known is None or found is None:
+        raise UsageError("--each-node: Slurm's controller does not answer; try `sinfo`, or start it on a login node of the cluster")
+    names = [one.name for one in known]
+    if partition and partition not in names:
+        raise UsageError(f"--partition {partition}: the cluster has no such partition; {did_you_mean(partition, names)}")
+    return found
 
 
 def at_site(plan: CampaignPlan, site: SiteName) -> CampaignPlan:

@@ -3,6 +3,7 @@
     OUT/                        CampaignPaths(OUT)
     OUT/<group>_r<n>/           RunPaths: relative links to the current attempt, under the seeds' names
     OUT/<group>_r<n>/attempt-1/ AttemptPaths: what one attempt wrote; attempts never share a file
+    OUT/allocations/allocation-1/ AllocationPaths: a Slurm job that holds nodes for one run after another
 
     BENCH/                      OriginalPaths: a folder of the original stage-1 scripts; BENCH/seatrial is the campaign it becomes
 
@@ -28,6 +29,8 @@ SET_BY_USERS = frozenset({FALLBACK_DIR, HISTORY})
 
 # Of small files that preflight writes for a moment, to check that a folder is shared and writable.
 TRIAL_PREFIX = ".seatrial-trial-"
+TRIAL_SEEN = "seen"
+"""After the job's number in their names: the node has looked, and they may be removed."""
 BY_HAND = "by-hand"
 """Folder for the output of a command.sh that a person runs, in an attempt or one of its nodes."""
 ATTEMPT_NAME = r"attempt-(\d+)"
@@ -35,6 +38,7 @@ ATTEMPT_NAME = r"attempt-(\d+)"
 ANY_ATTEMPT = "attempt-*"
 """As a glob, which may match other names too."""
 _ATTEMPT = re.compile(ATTEMPT_NAME)
+_ALLOCATION = re.compile(r"allocation-(\d+)")
 
 
 class _InFolder:
@@ -49,10 +53,39 @@ class _InFolder:
 
 
 @dataclass(frozen=True)
-class AttemptPaths:
-    """One attempt of one run."""
+class JobPaths:
+    """What belongs to a job of a scheduler: that of one attempt, or one that holds the nodes of many."""
 
     folder: Path
+
+    job = _InFolder("job.json")
+    job_order = _InFolder("job_order.json")
+    job_script = _InFolder("job.sbatch")
+    job_log = _InFolder("job.log")
+    job_start = _InFolder("job_start.json")
+    job_stop = _InFolder("job_stop.json")
+
+    @property
+    def campaign(self) -> Path:
+        """The output folder."""
+        return self.folder.parent.parent
+
+
+@dataclass(frozen=True)
+class AllocationPaths(JobPaths):
+    """A job that holds its nodes for one run after another. Its attempts are in the folders of their runs."""
+
+    job_end = _InFolder("job_end.json")
+
+    @property
+    def number(self) -> int:
+        match = _ALLOCATION.fullmatch(self.folder.name)
+        return int(match.group(1)) if match else 0
+
+
+@dataclass(frozen=True)
+class AttemptPaths(JobPaths):
+    """One attempt of one run."""
 
     spec = _InFolder("spec.json")
     settings = _InFolder("settings.json")
@@ -83,12 +116,6 @@ class AttemptPaths:
     observed_ranks = _InFolder("observed_ranks.json")
     nodes = _InFolder("nodes")
     hostfile = _InFolder("hostfile")
-    job = _InFolder("job.json")
-    job_order = _InFolder("job_order.json")
-    job_script = _InFolder("job.sbatch")
-    job_log = _InFolder("job.log")
-    job_start = _InFolder("job_start.json")
-    job_stop = _InFolder("job_stop.json")
     job_outcome = _InFolder("job_outcome.json")
     outcome = _InFolder("outcome.json")
 
@@ -167,6 +194,22 @@ class RunPaths:
 
 
 @dataclass(frozen=True)
+class StagesPaths:
+    """The output folder of a plan with stages; each stage that is a plan has its campaign in a folder of its name."""
+
+    folder: Path
+
+    stages = _InFolder("stages.json")
+
+    def campaign(self, stage: str) -> CampaignPaths:
+        return CampaignPaths(self.folder / stage)
+
+    def log(self, stage: str) -> Path:
+        """Output of a command, also of the acceptance."""
+        return self.folder / f"{stage}.log"
+
+
+@dataclass(frozen=True)
 class CampaignPaths:
     """One output folder."""
 
@@ -183,6 +226,7 @@ class CampaignPaths:
     recovered = _InFolder("recovered.json")
     translation = _InFolder("translation.json")
     preflight = _InFolder("preflight.json")
+    discovered = _InFolder("discovered_environment.json")
     manifest = _InFolder("run_manifest.tsv")
     timing_points = _InFolder("timing_points.csv")
     eta_points = _InFolder("eta_points.csv")
@@ -196,6 +240,7 @@ class CampaignPaths:
     summary_html = _InFolder("summary.html")
     summary_pdf = _InFolder("summary.pdf")
     charts = _InFolder("charts")
+    allocations = _InFolder("allocations")
     best_config_json = _InFolder("best_config.json")
     best_config_env = _InFolder("best_config.env")
     best_overrides = _InFolder("best_overrides.txt")
@@ -215,6 +260,21 @@ class CampaignPaths:
         """Every folder that holds at least one attempt, by name."""
         found = {attempt.parent for attempt in self.folder.glob(f"*/{ANY_ATTEMPT}") if attempt.is_dir()}
         return [RunPaths(folder) for folder in sorted(found)]
+
+    def allocation_jobs(self) -> list[AllocationPaths]:
+        """Oldest first."""
+        found = [AllocationPaths(child) for child in self.allocations.glob("allocation-*") if _ALLOCATION.fullmatch(child.name)]
+        return sorted(found, key=lambda one: one.number)
+
+    def next_allocation(self) -> AllocationPaths:
+        """The one after the newest; not created."""
+        newest = max((one.number for one in self.allocation_jobs()), default=0)
+        return AllocationPaths(self.allocations / f"allocation-{newest + 1}")
+
+    def open_allocation(self) -> AllocationPaths | None:
+        """The newest, unless it is known to be over."""
+        newest = next(reversed(self.allocation_jobs()), None)
+        return None if newest is None or newest.job_end.exists() else newest
 
 
 @dataclass(frozen=True)

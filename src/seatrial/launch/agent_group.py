@@ -16,7 +16,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.core.control_connection.protocol import LEASE_S, ClockOffset, Message
@@ -28,7 +28,7 @@ from seatrial.core.text import join_names
 from seatrial.launch.agents import LOG_TAIL_LINES
 from seatrial.launch.transports import AGENT_EXIT_TIMEOUT_S, RemoteCommand, StartRequest, Transport
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder, AgentReport, Node, NodeRecord
+from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder, AgentReport, Node, NodeRecord, RendezvousView
 
 # As long as an agent gives its other ranks when one has failed: they often end by themselves, with a better message than ours.
 FAILED_NODE_GRACE_S = 5.0
@@ -236,6 +236,12 @@ def _record(state: _NodeState, offset: ClockOffset | None, moved_s: float) -> No
     )
 
 
+def _with_view(record: NodeRecord, view: RendezvousView | None) -> NodeRecord:
+    if view is None:
+        return record
+    return replace(record, rendezvous=view.resolved[0] if view.resolved else "", interface=view.interface, address=view.address)
+
+
 def _with_clock_move(detail: str, moved_s: float) -> str:
     # An agent that was sent TERM is recognised by that very text.
     if moved_s <= CLOCK_MOVED_S or detail == AGENT_GOT_TERM:
@@ -364,6 +370,8 @@ class AgentGroup:
         self._monotonic, self._close_timeout_s = monotonic, close_timeout_s
         self._cleanup, self._hostnames = cleanup, dict(hostnames)
         self._merger = ReportMerger(nodes, hostnames, waits_for_cleanup=cleanup is not None)
+        self.views: Mapping[str, RendezvousView] = {}
+        """How each host sees the rendezvous."""
         self._silent: set[str] = set()
         self._has_started = self._closed = False
 
@@ -410,7 +418,8 @@ class AgentGroup:
         return reports
 
     def nodes(self) -> tuple[NodeRecord, ...]:
-        return self._merger.records(self._server.offset, self._server.clock_moved_s)
+        records = self._merger.records(self._server.offset, self._server.clock_moved_s)
+        return tuple(_with_view(record, self.views.get(record.name)) for record in records)
 
     def _end_all(self) -> list[AgentReport]:
         if self.alive:

@@ -28,6 +28,9 @@ THIS_MACHINE = "this machine"
 INFINIBAND = Path("/sys/class/infiniband")
 # The host's ends of containers' and virtual machines' interfaces.
 VIRTUAL_PREFIXES = ("veth", "cali", "lxc", "tap", "vnet")
+NCCL_VARIABLE, GLOO_VARIABLE = INTERFACE_VARIABLES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+# Only the route matters: nothing is sent to it.
+_ANY_PORT = 9
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 Resolve = Callable[[str], Collection[str]]
@@ -177,7 +180,7 @@ def interface_variables(pattern: str) -> dict[str, str]:
     if not pattern:
         return {}
     name = single_interface(pattern)
-    return {"NCCL_SOCKET_IFNAME": pattern, **({"GLOO_SOCKET_IFNAME": name} if name else {})}
+    return {NCCL_VARIABLE: pattern, **({GLOO_VARIABLE: name} if name else {})}
 
 
 def is_this_host(
@@ -203,3 +206,12 @@ def resolve_addresses(name: str) -> tuple[str, ...]:
     except (OSError, UnicodeError):
         return ()
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def route_to(host: str) -> str | None:
+    """This machine's own address on the route to `host`; None where there is no route or no such name."""
+    with contextlib.suppress(OSError, UnicodeError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
+        # "Connecting" a datagram socket asks the routing table and sends nothing.
+        unconnected.connect((host, _ANY_PORT))
+        return str(unconnected.getsockname()[0])
+    return None

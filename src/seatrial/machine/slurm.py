@@ -55,14 +55,14 @@ class Answer:
         return re.sub(r"^\w+: (?:error: )?", "", lines[-1]) if lines else f"exit code {self.returncode}"
 
 
-def call(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> Answer:
-    """Run one of Slurm's programs to its end, without the output formats that the user may have set."""
+def call(argv: Sequence[str], text: str = "", timeout_s: float = TIMEOUT_S) -> Answer:
+    """Run one of Slurm's programs to its end, with `text` as its input and without the output formats that the user may have set."""
     env = {name: value for name, value in os.environ.items() if not re.fullmatch(r"(?:SQUEUE|SACCT|SINFO)_\w+", name)}
     try:
         # In a session of its own: Ctrl-C in the terminal is for the harness, which decides what becomes of the jobs.
         done = subprocess.run(
             argv,
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             text=True,
             errors="replace",
@@ -129,6 +129,16 @@ def cancel(job: str) -> Answer:
     """A job that is over, or unknown, is none that has to be cancelled."""
     answer = call(["scancel", job])
     return Answer(returncode=0) if _INVALID_JOB.search(answer.stderr) else answer
+
+
+def time_left_s(job: str) -> float | None:
+    """Until the job's time limit; None where there is none, or it is not known."""
+    answer = call(["squeue", "--noheader", f"--jobs={job}", "--format=%L"])
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", answer.stdout.strip()) if answer.ok else None
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def host_names(nodelist: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.paths import AttemptPaths
+from seatrial.observe.training_health import HealthSample, read_sample
 from seatrial.records.events import HEARTBEAT_EVERY_S
 
 # A line has about 300 bytes; the second size is for one with a long message.
@@ -35,6 +36,8 @@ MAX_TEXT_LENGTH = 200
 MIN_AHEAD_S = 1.0
 # A shared folder may show a file a few seconds late, and the harness itself may be slow to read.
 MIN_BEHIND_S = 30.0
+# `msg` of a line with the fields of `probe.progress`.
+PROGRESS = "progress"
 _NAME = re.compile(r"heartbeat_rank(\d{1,9})\.jsonl")
 
 OffsetOf = Callable[[int], float | None]
@@ -57,6 +60,8 @@ class Heartbeat:
     paused_s: float = 0.0
     file_bytes: int = 0
     """Size of the file: it grows with every heartbeat, whatever the clocks do."""
+    health: HealthSample | None = None
+    """The figures of the newest line with any, which may be an earlier one."""
 
 
 class HeartbeatReader:
@@ -110,11 +115,12 @@ class _HeartbeatFile:
 
     def _read_tail(self, path: Path, file_bytes: int) -> None:
         for tail_bytes in TAIL_SIZES_BYTES:
-            for line in reversed(_last_lines(path, tail_bytes)):
-                heartbeat = parse_heartbeat(line, self._rank, self._attempt, file_bytes)
-                if heartbeat is not None:
-                    self._latest = heartbeat
-                    return
+            parsed = (parse_heartbeat(line, self._rank, self._attempt, file_bytes) for line in reversed(_last_lines(path, tail_bytes)))
+            found = [heartbeat for heartbeat in parsed if heartbeat is not None]
+            if found:
+                before = self._latest.health if self._latest else None
+                self._latest = replace(found[0], health=next((one.health for one in found if one.health), before))
+                return
 
 
 def parse_heartbeat(line: bytes, rank: int, attempt: int, file_bytes: int = 0) -> Heartbeat | None:
@@ -143,6 +149,7 @@ def parse_heartbeat(line: bytes, rank: int, attempt: int, file_bytes: int = 0) -
         iter_ms_p50=iter_ms if iter_ms is not None and 0 < iter_ms <= MAX_ITER_MS else None,
         paused_s=max(_number(value.get("paused_s")) or 0.0, 0.0),
         file_bytes=file_bytes,
+        health=read_sample(step, value) if step is not None and value.get("msg") == PROGRESS else None,
     )
 
 

@@ -19,6 +19,7 @@ from seatrial.core.files import size_bytes
 from seatrial.core.paths import AttemptPaths
 from seatrial.observe.heartbeats import Heartbeat, HeartbeatReader, HostClocks, OffsetOf, unknown_offset
 from seatrial.observe.log_progress import LogProgressReader
+from seatrial.observe.training_health import HealthSample
 from seatrial.records.plan import LOCAL, RunSpec
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
@@ -143,6 +144,8 @@ class Progress:
     """Logs, events and stacks of the attempt; updated every few seconds."""
     activity: Activity | None = None
     """What its processes do; None where no telemetry says so."""
+    health: HealthSample | None = None
+    """What the first rank reported of the training lately; None where it reports nothing."""
 
 
 class ProgressReader:
@@ -206,6 +209,7 @@ def progress_from_heartbeats(heartbeats: Sequence[Heartbeat], stepped: Collectio
         alive=all(heartbeat.rank in stepped for heartbeat in heartbeats),
         last_steps=tuple(last for heartbeat in heartbeats if (last := _last_step(heartbeat))),
         rank_states=tuple(_rank_state(heartbeat) for heartbeat in heartbeats),
+        health=heartbeats[0].health,
     )
 
 

@@ -1,7 +1,7 @@
 """Whether a training is healthy, by the figures it reports itself. In: one sample after another. Out: an `Anomaly` or None. Pure.
 
 A sample counts once, by its step: reading the same line again proves nothing. Stalls are not judged here but against the measured step time
-(`observe/stall.py`).
+(`observe/stall.py`). The harness takes the samples from heartbeats (`probe.progress`), the sparse-LM watchdog from the trainer's tables.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 NAN_LOSS, ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "nan_loss", "zero_grad", "throughput_flatline", "gate_collapse"
 # Of the median before it: a run that is that much slower is stuck, whatever the cause.
@@ -45,6 +46,8 @@ class HealthSample:
     grad_norm: float | None = None
     gates: Mapping[str, float] = field(default_factory=dict)
     """`entropy_mean`, `max_gate_mean`, `collapse_frac`, and what else is reported about them."""
+    gates_step: int | None = None
+    """The step at which the gates were measured, where that may be an earlier one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,40 @@ class Anomaly:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
+GATE_FIELDS = {
+    "entropy_mean": "gate_entropy_mean",
+    "entropy_min": "gate_entropy_min",
+    "max_gate_mean": "gate_max_mean",
+    "max_gate_max": "gate_max_max",
+    "collapse_frac": "gate_collapse_frac",
+}
+"""Figure → field of a heartbeat and column of k_stats.csv."""
+
+
+def read_sample(step: int, values: Mapping[str, Any]) -> HealthSample:
+    """The sample in the fields of a heartbeat or a table's row; what is no number is left out."""
+    gates = {name: value for name, field in GATE_FIELDS.items() if (value := _number(values.get(field))) is not None}
+    gates_step = _number(values.get("gate_step"))
+    return HealthSample(
+        step=step,
+        loss=_number(values.get("loss")),
+        tokens_per_s=_number(values.get("toks_per_s")),
+        grad_norm=_number(values.get("grad_norm")),
+        gates=gates,
+        gates_step=int(gates_step) if gates_step is not None and math.isfinite(gates_step) else None,
+    )
+
+
+def _number(value: object) -> float | None:
+    """A number, also one that is not finite or is written as text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
 class HealthJudge:
     """Judges the samples of one run."""
 
@@ -66,6 +103,7 @@ class HealthJudge:
         self._speeds: deque[float] = deque(maxlen=MAX_SPEEDS)
         self._slow = self._zero = 0
         self._collapsed: list[HealthSample] = []
+        self._gates_step: int | None = None
 
     def check(self, sample: HealthSample) -> Anomaly | None:
         """The first anomaly that the sample completes; None for a step that was judged before."""
@@ -107,8 +145,10 @@ class HealthJudge:
         return Anomaly(kind=FLATLINE, text=text, step=sample.step)
 
     def _gate_collapse(self, sample: HealthSample) -> Anomaly | None:
-        if not sample.gates:
+        measured = sample.step if sample.gates_step is None else sample.gates_step
+        if not sample.gates or measured == self._gates_step:
             return None
+        self._gates_step = measured
         why = self._why_collapsed(sample.gates)
         self._collapsed = [*self._collapsed, sample] if why else []
         if len(self._collapsed) != self._limits.gate_collapse_n:

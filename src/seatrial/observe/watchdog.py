@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from seatrial.core.text import GIB, format_bytes, format_duration
 from seatrial.observe.progress import LastStep, Progress, RankState
 from seatrial.observe.stall import Stall, advise_on_stall, describe_stall, find_culprit, furthest_behind
+from seatrial.observe.training_health import FLATLINE, GATE_COLLAPSE, ZERO_GRAD, Anomaly, HealthJudge, HealthLimits
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.plan import LimitsSpec, RunSpec
 
@@ -26,7 +27,12 @@ SWEEP_OPTIONS = {
     "limits.stall.factor": "--stall-factor",
     "limits.start_s": "--start-limit",
     "limits.run_s": "--run-limit",
+    "limits.health": "limits.health in a plan (`seatrial init` writes one)",
 }
+# A heartbeat with figures comes once a second at most, so this is a minute at least: other jobs of a shared host slow a run for seconds.
+FLATLINE_SAMPLES = 60
+# Not among them: a loss that is not finite. Loss scalers have some, and a workload that cannot go on ends by itself.
+HEALTH_CAUSES = {GATE_COLLAPSE: Cause.GATE_COLLAPSE, ZERO_GRAD: Cause.ZERO_GRAD, FLATLINE: Cause.THROUGHPUT_FLATLINE}
 # Shorter steps are no training, and would make the step number absurd.
 MIN_ITER_S = 0.0001
 
@@ -48,9 +54,17 @@ class Alarm:
 
 
 def alarm(
-    progress: Progress, elapsed_s: float, limits: LimitsSpec, stall: Stall | None = None, silent: frozenset[int] = frozenset()
+    progress: Progress,
+    elapsed_s: float,
+    limits: LimitsSpec,
+    stall: Stall | None = None,
+    silent: frozenset[int] = frozenset(),
+    small_world: str = "",
 ) -> Alarm | None:
-    """The limit that is exceeded `elapsed_s` after launch, if any; `stall` and `silent` come from a StallDetector for the same progress."""
+    """The limit that is exceeded `elapsed_s` after launch, if any; `stall` and `silent` come from a StallDetector for the same progress,
+    `small_world` from a WorldCheck."""
+    if small_world:
+        return Alarm(cause=Cause.WORLD_TOO_SMALL, outcome=Outcome.FAILED, text=f"{small_world}, at step {_step(progress)}")
     return (
         _run_limit(progress, elapsed_s, limits)
         or _start_limit(progress, elapsed_s, limits, silent)
@@ -58,6 +72,26 @@ def alarm(
         or _disk_limit(progress, limits)
         or _stall_alarm(progress, stall)
     )
+
+
+class HealthWatch:
+    """Judges the figures that a workload reports while it runs."""
+
+    def __init__(self, limits: LimitsSpec) -> None:
+        self._judge = HealthJudge(HealthLimits(flatline_n=FLATLINE_SAMPLES)) if limits.health else None
+        self._ends = limits.health == "end"
+
+    def check(self, progress: Progress) -> tuple[Alarm | None, Alarm | None]:
+        """An alarm that ends the run, and one that is only a warning."""
+        anomaly = self._judge.check(progress.health) if self._judge and progress.health else None
+        if anomaly is None or anomaly.kind not in HEALTH_CAUSES:
+            return None, None
+        found = _health_alarm(anomaly)
+        return (found, None) if self._ends else (None, found)
+
+
+def _health_alarm(anomaly: Anomaly) -> Alarm:
+    return Alarm(cause=HEALTH_CAUSES[anomaly.kind], outcome=Outcome.FAILED, text=f"{anomaly.text} (limits.health)")
 
 
 def name_options(text: str, spec: RunSpec) -> str:

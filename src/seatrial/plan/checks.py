@@ -18,9 +18,19 @@ from seatrial.machine.secrets import mask
 from seatrial.plan.criteria import READY_CRITERIA, check_criteria
 from seatrial.plan.place import check_launcher, check_place
 from seatrial.plan.placeholders import PlaceholderProblem, names_in, value_text
-from seatrial.plan.schema import ENV_AXIS, NODE_AXIS, RANKS_AXIS, Axis, Plan, Workload, bundled_settings, is_harness_axis, type_and_value
+from seatrial.plan.schema import (
+    ENV_AXIS,
+    NODES_AXIS,
+    RANKS_AXIS,
+    Axis,
+    Plan,
+    Workload,
+    bundled_settings,
+    is_harness_axis,
+    type_and_value,
+)
 from seatrial.plan.yaml_text import KeyPath, format_value
-from seatrial.records.plan import LOCAL, SENTINEL, SLURM
+from seatrial.records.plan import LOCAL, NODE_AXIS, SENTINEL, SLURM
 
 RUN_NAMES = ("run", "group", "repeat", "seed")
 """Placeholders that every plan has; `steps` too where the plan sets it."""
@@ -297,10 +307,14 @@ def _check_axis_name(plan: Plan, name: str) -> None:
     if name.startswith(ENV_AXIS):
         problem = variable_problem(name.removeprefix(ENV_AXIS))
     elif name == NODE_AXIS:
-        fits = plan.place.kind == SLURM and (plan.place.nodes or 1) == 1 and plan.place.nodelist is None
+        one_node = (plan.place.nodes or 1) == 1 and NODES_AXIS not in plan.axes
+        fits = plan.place.kind == SLURM and one_node and plan.place.nodelist is None
         problem = None if fits else "is for jobs of one node: `place: {kind: slurm}` without nodes and nodelist"
+    elif name == NODES_AXIS:
+        fits = plan.place.kind == SLURM and plan.place.nodelist is None
+        problem = None if fits else "is for jobs: `place: {kind: slurm}` without nodelist"
     elif "." in name and name != RANKS_AXIS:
-        problem = f"unknown axis; {did_you_mean(name, (RANKS_AXIS, NODE_AXIS, 'env.NAME'))}"
+        problem = f"unknown axis; {did_you_mean(name, (RANKS_AXIS, NODES_AXIS, NODE_AXIS, 'env.NAME'))}"
     else:
         problem = None if name == RANKS_AXIS or _NAME.fullmatch(name) else "an axis name may only contain letters, digits and _"
     if len(name) > LONGEST_NAME:
@@ -312,10 +326,11 @@ def _check_axis_name(plan: Plan, name: str) -> None:
 def _check_axis_values(plan: Plan, name: str, axis: Axis) -> None:
     if not axis.values:
         raise plan.error(("axes", name), "has no values; list at least one, or remove the axis")
-    if name == RANKS_AXIS:
+    if name in (RANKS_AXIS, NODES_AXIS):
+        what = name.removeprefix("place.")
         for position, value in enumerate(axis.values):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise plan.error(("axes", name, "values", position), f"must be a number of ranks, 1 or more, not {format_value(value)}")
+                raise plan.error(("axes", name, "values", position), f"must be a number of {what}, 1 or more, not {format_value(value)}")
     if name == NODE_AXIS:
         for position, value in enumerate(axis.values):
             if not isinstance(value, str) or host_name_problem(value):
@@ -344,6 +359,7 @@ def _check_not_fixed(plan: Plan, name: str, path: KeyPath) -> None:
         **{f"{ENV_AXIS}{key}": f"workload.env.{key}" for key in plan.workload.env},
         **{f"{ENV_AXIS}{key}": "place.interface" for key in interface_variables(plan.place.interface or "")},
         **({RANKS_AXIS: "place.ranks"} if plan.place.ranks is not None else {}),
+        **({NODES_AXIS: "place.nodes"} if plan.place.nodes is not None else {}),
         **({"steps": "steps"} if plan.steps is not None else {}),
     }
     if name in fixed:

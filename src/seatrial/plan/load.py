@@ -38,9 +38,12 @@ from seatrial.plan.yaml_text import (
 from seatrial.records.caution import Scalar
 
 
-def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
-    """The plan in `path`, merged over what it extends, with `overrides` applied."""
-    mapping, locations = read_with_bases(path)
+def load_plan(path: Path, overrides: Sequence[str] = (), *, base: Path | None = None) -> Plan:
+    """The plan in `path`, merged over what it extends or over `base`, with `overrides` applied."""
+    mapping, locations = read_with_bases(path, base=base)
+    if "stages" in mapping:
+        first = next((stage["plan"] for stage in mapping["stages"] or () if isinstance(stage, dict) and "plan" in stage), "a stage's own")
+        raise locations.error(("stages",), f"this command takes one campaign, and stages are several: name the plan of one, {first}")
     for override in overrides:
         mapping = apply_override(mapping, locations, override)
     return _checked(mapping, locations)
@@ -166,8 +169,8 @@ def _move_locations(locations: Locations, path: KeyPath, stands_for: str) -> Non
 LONGEST_CHAIN = 20
 
 
-def read_with_bases(path: Path, below: tuple[Path, ...] = ()) -> tuple[dict[str, Any], Locations]:
-    """The mapping of a plan file merged over everything it extends, short forms expanded."""
+def read_with_bases(path: Path, below: tuple[Path, ...] = (), base: Path | None = None) -> tuple[dict[str, Any], Locations]:
+    """The mapping of a plan file merged over everything it extends, or over `base` in place of that, short forms expanded."""
     document = read_plan_file(path)
     locations = Locations(str(path), document.where)
     mapping = expand_short_forms(document.value, locations)
@@ -176,9 +179,9 @@ def read_with_bases(path: Path, below: tuple[Path, ...] = ()) -> tuple[dict[str,
         # Relative to the file that names it, which another plan may extend.
         mapping["needs"] = {**needs, "plan": str(path.parent / needs["plan"])}
     base_name = mapping.pop("extends", None)
-    if base_name is None:
+    if base_name is None and base is None:
         return mapping, locations
-    base = _base_path(path, base_name, locations)
+    base = base or _base_path(path, base_name, locations)
     _refuse_cycle((*below, path), base, locations)
     base_mapping, base_locations = read_with_bases(base, (*below, path))
     return merge_plans(base_mapping, base_locations, mapping, locations), base_locations
@@ -264,22 +267,22 @@ _FITTING = {
 _BOUNDS = {"greater_than_equal": ("at least", "ge"), "greater_than": ("above", "gt"), "less_than_equal": ("at most", "le")}
 
 
-def plan_error(error: ValidationError, locations: Locations) -> PlanError:
-    """The first error in the file, as a PlanError."""
+def plan_error(error: ValidationError, locations: Locations, model: type[BaseModel] = Plan) -> PlanError:
+    """The first error in the file, as a PlanError; `model` is what the file holds."""
     errors = error.errors(include_url=False)
     # A missing key is most often misspelt beside it: that one comes first.
     first = min(errors, key=lambda one: (locations.of(one["loc"]).line or 0, one["type"] == "missing"))
     path: KeyPath = first["loc"]
-    return locations.error(path, _error_text(first["type"], first.get("input"), first.get("ctx", {}), path))
+    return locations.error(path, _error_text(first["type"], first.get("input"), first.get("ctx", {}), path, model))
 
 
-def _error_text(kind: str, value: Any, context: dict[str, Any], path: KeyPath) -> str:
+def _error_text(kind: str, value: Any, context: dict[str, Any], path: KeyPath, model: type[BaseModel]) -> str:
     if kind == "plan":
         return str(context["text"])
     if kind == "missing":
         return "`values` is required and missing" if path[-1] == "values" else "is required and missing"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"unknown key; {unknown_key_hint(path)}"
+        return f"unknown key; {unknown_key_hint(path, model)}"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", str(context["expected"]))
         return f"unknown: {format_value(value)}; {did_you_mean(str(value), known)}"
@@ -295,16 +298,16 @@ def _error_text(kind: str, value: Any, context: dict[str, Any], path: KeyPath) -
     return wrong_type_text(_EXPECTED.get(kind, "another kind of value"), value)
 
 
-def unknown_key_hint(path: KeyPath) -> str:
+def unknown_key_hint(path: KeyPath, model: type[BaseModel] = Plan) -> str:
     """Where the key at the end of `path` belongs, else the nearest known key beside it."""
     key = str(path[-1])
-    homes = [f"under `{home}`" if home else "at the top of the plan" for home in _homes(Plan, key, "")]
-    return f"it belongs {' or '.join(homes)}" if homes else did_you_mean(key, keys_at(path[:-1]))
+    homes = [f"under `{home}`" if home else "at the top of the plan" for home in _homes(model, key, "")]
+    return f"it belongs {' or '.join(homes)}" if homes else did_you_mean(key, keys_at(path[:-1], model))
 
 
-def keys_at(path: KeyPath) -> list[str]:
+def keys_at(path: KeyPath, model: type[BaseModel] = Plan) -> list[str]:
     """The keys that a plan may have at `path`."""
-    here: Any = Plan
+    here: Any = model
     for part in path:
         keys = _keys(here)
         here = _without_none(keys.get(str(part)) if keys else next(iter(typing.get_args(here)[-1:]), None))

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.core import launcher_options
-from seatrial.core.errors import HostfileError, NoHostsError, PlanError
+from seatrial.core.errors import HostfileError, NoHostsError, PlanError, UsageError
 from seatrial.core.hostfile import HostfileHost, HostSpec, count_selected_slots, parse_selection, read_hostfile, select_hosts, take_ranks
+from seatrial.machine.gpu_memory import named_gpu
 from seatrial.machine.network import LOCAL_NAMES
-from seatrial.plan.schema import MOST_RANKS, RANKS_AXIS, Place, Plan
+from seatrial.plan.schema import MOST_RANKS, NODES_AXIS, RANKS_AXIS, Place, Plan
 from seatrial.plan.yaml_text import KeyPath
 from seatrial.records.caution import Scalar
-from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, PlaceSpec, SlurmSpec
+from seatrial.records.plan import HOSTFILE, LOCAL, NODE_AXIS, PER_RUN, PERNODE, SLURM, PlaceSpec, SlurmSpec
 
 _DEVICE = re.compile(r"\d+|(?:GPU|MIG)-[A-Za-z0-9/-]+")
 
@@ -101,6 +103,11 @@ def check_place(plan: Plan) -> None:
     """Raise for a port, hosts or GPUs that cannot be used as written."""
     check_keys_of_kind(plan)
     _check_port(plan)
+    if plan.place.gpu is not None:
+        try:
+            named_gpu(plan.place.gpu)
+        except UsageError as error:
+            raise plan.error(("place", "gpu"), str(error)) from error
     if plan.place.kind != LOCAL:
         check_hosts(plan)
     if plan.place.kind != HOSTFILE and plan.place.include is not None:
@@ -145,7 +152,8 @@ def _check_deepspeed_devices(plan: Plan, devices: tuple[str, ...]) -> None:
         raise plan.error(("place", "include"), f"launcher deepspeed takes GPUs in rising order; write localhost:{','.join(rising)}")
 
 
-SLURM_KEYS = tuple(one.name for one in dataclasses.fields(SlurmSpec))
+# A container is a fact of the site.
+SLURM_KEYS = tuple(one.name for one in dataclasses.fields(SlurmSpec) if one.name != "container")
 # Key → the kinds of place that have it; keys that all kinds have are left out.
 KINDS_OF_KEY = {
     "hostfile": (HOSTFILE,),
@@ -206,10 +214,9 @@ def check_keys_of_kind(plan: Plan) -> None:
 
 def check_hosts(plan: Plan) -> None:
     """Raise for what a place other than `local` cannot have."""
-    if plan.launcher.kind == "command":
-        raise plan.error(
-            ("launcher", "kind"), "'command' starts one program on this machine; on many hosts use python, torchrun or deepspeed"
-        )
+    one_node = plan.place.kind == SLURM and (plan.place.nodes or 1) == 1
+    if plan.launcher.kind == "command" and not one_node:
+        raise plan.error(("launcher", "kind"), "'command' starts one program on one host; on many use python, torchrun or deepspeed")
     if plan.place.kind == HOSTFILE:
         if not (plan.place.hostfile or "").strip():
             raise plan.error(("place", "hostfile"), "name the file that lists the hosts, such as /etc/deepspeed/hostfile")
@@ -257,6 +264,8 @@ def _check_slurm(plan: Plan) -> None:
         text = getattr(plan.place, key)
         if text is not None and not re.fullmatch(grammar, text):
             raise plan.error(("place", key), f"'{text}' {problem}")
+    if plan.place.allocation != PER_RUN:
+        _check_allocation(plan)
     if plan.place.gres is not None and plan.place.gpus_per_node is not None:
         raise plan.error(("place", "gres"), "cannot be combined with place.gpus_per_node; keep one of the two")
     for position, argument in enumerate(plan.place.sbatch_args):
@@ -266,6 +275,16 @@ def _check_slurm(plan: Plan) -> None:
             raise plan.error(path, f"'{argument}' is not a long option of sbatch in one word; write --reservation=NAME")
         if found[1] in _SBATCH_GIVEN:
             raise plan.error(path, f"'{argument}' is set by Seatrial: {_SBATCH_GIVEN[found[1]]}")
+
+
+def _check_allocation(plan: Plan) -> None:
+    """Raise for keys that one job for many runs cannot have."""
+    one_job = f"allocation: {plan.place.allocation} runs one after another on the same nodes"
+    if plan.place.jobs != Place().jobs:
+        raise plan.error(("place", "jobs"), f"{one_job}; leave it out, or use allocation: run")
+    for axis in (NODE_AXIS, NODES_AXIS):
+        if axis in plan.axes:
+            raise plan.error(("axes", axis), f"{one_job}; use allocation: run, which submits a job for each run")
 
 
 def _check_include_exclude(plan: Plan) -> None:
@@ -331,7 +350,7 @@ class Capacity:
     """What a plan's place offers."""
 
     ranks: int
-    """Ranks of a run, unless an axis sets them."""
+    """Ranks of a run, unless an axis sets them or the number of nodes."""
     devices: tuple[str, ...] = ()
     """GPUs of this machine, or of every node."""
     hosts: tuple[HostSpec, ...] = ()
@@ -343,8 +362,12 @@ def capacity_of(plan: Plan, cwd: Path) -> Capacity:
     if plan.place.kind == HOSTFILE:
         return _hostfile_capacity(plan, cwd)
     devices = devices_in(plan.place.include) if plan.place.include is not None else ()
-    share = len(devices) or plan.place.gpus_per_node or 1
-    return Capacity(ranks=plan.place.ranks or share * (plan.place.nodes or 1), devices=devices)
+    return Capacity(ranks=_ranks_on(plan, plan.place.nodes or 1, devices), devices=devices)
+
+
+def _ranks_on(plan: Plan, nodes: int, devices: Sequence[str]) -> int:
+    """Ranks of a run on so many nodes with these GPUs each, unless an axis sets them."""
+    return plan.place.ranks or nodes * (len(devices) or plan.place.gpus_per_node or 1)
 
 
 def _hostfile_capacity(plan: Plan, cwd: Path) -> Capacity:
@@ -375,11 +398,13 @@ def _included_hosts(plan: Plan, listed: tuple[HostfileHost, ...]) -> tuple[HostS
         raise plan.error(("place", key), f"{error} ({plan.place.hostfile})") from error
 
 
-def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar, node: Scalar = None) -> PlaceSpec:
-    """The place of a run with this many ranks, as a job on this `node`; a PlanError where it does not have room for them."""
-    assert isinstance(ranks, int), "check_axes lets only integers through"
+def place_at(plan: Plan, capacity: Capacity, axes: Mapping[str, Scalar]) -> PlaceSpec:
+    """The place of the runs at this point of the matrix; a PlanError where it does not have room for their ranks."""
     place = plan.place
-    nodes = place.nodes or 1
+    nodes = axes.get(NODES_AXIS, place.nodes or 1)
+    assert isinstance(nodes, int), "check_axes lets only integers through"
+    ranks = axes.get(RANKS_AXIS, _ranks_on(plan, nodes, capacity.devices) if NODES_AXIS in axes else capacity.ranks)
+    assert isinstance(ranks, int), "check_axes lets only integers through"
     try:
         hosts = take_ranks(capacity.hosts, ranks) if capacity.hosts else ()
     except HostfileError as error:
@@ -403,9 +428,10 @@ def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar, node: Scalar 
         ssh_args=tuple(place.ssh_args),
         python=place.python or "",
         alike=place.alike,
+        gpu=place.gpu or "",
         port=place.port,
         port_base=place.port_base,
-        slurm=_slurm_spec(place, node) if place.kind == SLURM else None,
+        slurm=_slurm_spec(place, axes.get(NODE_AXIS)) if place.kind == SLURM else None,
     )
 
 

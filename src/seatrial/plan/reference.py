@@ -112,6 +112,39 @@ needs: {campaign: outputs/phase-b, ready: stage1_stability, plan: phase-b.yaml} 
 """
 
 
+_STAGES = """\
+## Stages
+
+What needs several plans is a file with `stages`: campaigns and commands that `seatrial run FILE` runs in order, with one acceptance at the
+end. `plans/sparse-lm/validation.yaml` is one.
+
+```yaml
+name: checks
+stages:
+  - {name: snapshot, command: ["{python}", -m, torch.utils.collect_env]}
+  - {name: baseline, plan: baseline.yaml, set: {steps: 200}}
+  - {name: scaling, plan: scaling.yaml, needs_gpus: 2}
+acceptance: ["{python}", accept.py, "{output}"]
+```
+
+The same command resumes: a campaign goes on with what is left of it, a command that ended with exit code 0 is not run again (`--again` runs
+all). `--only NAME` selects stages, `--set` is for the plan of each and comes last. Every plan is read before the first stage starts.
+Each campaign is in a folder of its stage's name; [files.md](files.md#of-a-plan-with-stages) has the rest.
+"""
+
+
+def _stages_sections() -> list[str]:
+    from seatrial.plan.stages import StagedPlan
+
+    schema = StagedPlan.model_json_schema()
+    stage = schema["$defs"]["Stage"]
+    for model, part in ((StagedPlan, schema), (StagedPlan.model_fields["stages"].annotation.__args__[0], stage)):  # type: ignore[union-attr]
+        for key, field in model.model_fields.items():
+            part["properties"][key].setdefault("description", field.description)
+    keys = _section("Keys of a file with stages", "", schema, schema["required"])
+    return [_STAGES, keys, _section("`stages`", stage["description"], stage, stage["required"])]
+
+
 def markdown() -> str:
     schema = json_schema()
     sections = [_section("Keys", "", schema, schema["required"])]
@@ -120,7 +153,16 @@ def markdown() -> str:
         for key, part in _parts_under(schema["properties"], schema["$defs"], "")
     ]
     return "\n".join(
-        [_HEAD, *sections, _metrics_section(), _ready_section(), _rank_by_section(), _formats_section(), _unsupported_section()]
+        [
+            _HEAD,
+            *sections,
+            *_stages_sections(),
+            _metrics_section(),
+            _ready_section(),
+            _rank_by_section(),
+            _formats_section(),
+            _unsupported_section(),
+        ]
     )
 
 

@@ -42,9 +42,9 @@ from seatrial.plan.matrix import (
     typed_axes,
     varied_names,
 )
-from seatrial.plan.place import Capacity, capacity_of, place_for_ranks
+from seatrial.plan.place import Capacity, capacity_of, place_at
 from seatrial.plan.placeholders import PlaceholderProblem, fill, value_text, work_value
-from seatrial.plan.schema import LARGEST_WORK, NODE_AXIS, RANKS_AXIS, Plan
+from seatrial.plan.schema import LARGEST_WORK, Plan
 from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import from_json_or_none
@@ -174,7 +174,7 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, capacity: Capacity, repeat_v
         axes=group.axes,
         varied=varied_names(plan),
         launcher=LauncherSpec(kind=plan.launcher.kind, args=launcher_args, program=tuple(plan.launcher.program)),
-        place=place_for_ranks(plan, capacity, group.axes.get(RANKS_AXIS, capacity.ranks), group.axes.get(NODE_AXIS)),
+        place=place_at(plan, capacity, group.axes),
         env=_environment(plan, group, values),
         cwd=str(cwd),
         steps=steps if isinstance(steps, int) else None,

@@ -19,7 +19,7 @@ from seatrial.core.ports import LAST_PORT
 from seatrial.core.text import parse_duration_s
 from seatrial.plan.placeholders import PlaceholderProblem, check_work
 from seatrial.plan.yaml_text import KeyPath, Locations, kind_name
-from seatrial.records.plan import LimitsSpec, TelemetrySpec, TimingSpec
+from seatrial.records.plan import NODE_AXIS, LimitsSpec, TelemetrySpec, TimingSpec
 
 
 class StrictModel(BaseModel):
@@ -172,8 +172,8 @@ RankBy = Literal[
 
 MOST_RANKS = 4096
 RANKS_AXIS = "place.ranks"
-NODE_AXIS = "place.node"
-"""For `slurm`: the node that a job of one node runs on."""
+NODES_AXIS = "place.nodes"
+"""For `slurm`: how many nodes a job has."""
 ENV_AXIS = "env."
 
 
@@ -216,7 +216,8 @@ class Place(StrictModel):
 
     kind: Literal["local", "hostfile", "pernode", "slurm"] = "local"
     """`local`: this machine. `hostfile`: the hosts of a DeepSpeed hostfile, reached by pdsh or ssh. `pernode`: no ssh at all; \
-`seatrial run PLAN --node-rank R --master-addr HOST --master-port PORT` is typed on each node. `slurm`: every run is a job of its own."""
+`seatrial run PLAN --node-rank R --master-addr HOST --master-port PORT` is typed on each node. \
+`slurm`: jobs, one for each run or one for all (`allocation`)."""
     ranks: int | None = Field(default=None, ge=1, le=MOST_RANKS)
     """Number of processes of the job, on all hosts together. When left out: one for each GPU of `include` (on each node of `pernode`), \
 `gpus_per_node` on each node of `slurm`, all slots of a hostfile, else 1 a node. \
@@ -246,6 +247,9 @@ alone, if its machine has such an interface."""
     """For all but `local`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
     alike: Literal["say", "refuse"] = "say"
     """For `hostfile` and `pernode`: whether hosts that differ (GPUs, driver, processors, packages) give a warning or are refused."""
+    gpu: str | None = None
+    """Which GPUs are there, such as `H100-80GB` (`seatrial plan fit --help` lists them), for the forecast of memory where they cannot be \
+asked before the start: on `slurm`, other hosts, or another machine than this."""
     port: int | None = Field(default=None, ge=1, le=LAST_PORT)
     """The port at which ranks meet, where it must be this one: a run that cannot have it ends as `port_in_use`. A free one is held for \
 each run when left out."""
@@ -275,6 +279,9 @@ each run when left out."""
     """For `slurm`: whether a job has its nodes to itself. Another job beside it would be measured too."""
     sbatch_args: list[Text] = Field(default_factory=list)
     """For `slurm`: further options of sbatch, such as `["--reservation=exam"]`."""
+    allocation: Literal["run", "campaign", "current"] = "run"
+    """For `slurm`: `run` makes every run a job of its own. `campaign` submits one job that holds its nodes for one run after another, and \
+a further one for what is left at its time limit. `current` uses the job that `seatrial run` was started in (salloc, sbatch)."""
     jobs: int = Field(default=1, ge=1, le=1000)
     """For `slurm`: how many jobs are in the queue or running at once; with `exclusive` no two are on one node."""
     queue_s: Duration | None = None
@@ -340,8 +347,8 @@ class Plan(StrictModel):
     place: Place = Field(default_factory=Place)
     """Where processes run."""
     axes: dict[str, Axis] = Field(default_factory=dict)
-    """The matrix: a setting of the bundled workload, a placeholder of the script, `place.ranks`, `place.node` \
-(for `slurm`: jobs of one node on each of these) or `env.NAME`, each with its values."""
+    """The matrix: a setting of the bundled workload, a placeholder of the script, `place.ranks`, for \
+`slurm` `place.nodes` (jobs of so many nodes) and `place.node` (jobs of one node on each of these), or `env.NAME`, each with its values."""
     repeats: int = Field(default=1, ge=1, le=10_000)
     """How often each group is run. Two or more give an interval."""
     steps: int | None = Field(default=None, ge=1)
@@ -401,7 +408,7 @@ SHORT_FORMS: dict[str, str] = {"workload": "module", "launcher": "kind", "place"
 
 def is_harness_axis(name: str) -> bool:
     """An axis that Seatrial applies itself, rather than the workload."""
-    return name in (RANKS_AXIS, NODE_AXIS) or name.startswith(ENV_AXIS)
+    return name in (RANKS_AXIS, NODE_AXIS, NODES_AXIS) or name.startswith(ENV_AXIS)
 
 
 def bundled_settings(plan: Plan) -> dict[str, str]:

@@ -17,10 +17,11 @@ from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.plan.load import plan_error
 from seatrial.plan.schema import StrictModel, Text
 from seatrial.plan.yaml_text import Locations, read_plan_file
-from seatrial.records.plan import LOCAL, CampaignPlan, PlaceSpec, RunSpec, SiteSpec
+from seatrial.records.plan import LOCAL, CampaignPlan, ContainerSpec, PlaceSpec, RunSpec, SiteSpec
 
 FILE = "site.yaml"
 SITES = Path("~/.config/seatrial/sites")
+_MOUNT = re.compile(r"/[^\s,:]*:/[^\s,:]*(?::[a-z+]+)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -35,6 +36,19 @@ class SlurmDefaults(StrictModel):
     time: str | None = None
 
 
+class Container(StrictModel):
+    """The image that ranks of Slurm jobs run in, by srun's plugin pyxis."""
+
+    image: str = Field(pattern=r"^[A-Za-z0-9_./:@#+-]+$")
+    """As `srun --container-image` takes it: `nvcr.io#nvidia/pytorch:25.01-py3`, or the path of a squashfs file."""
+    mounts: list[str] = Field(default_factory=list)
+    """`/host/path:/path`, with `:ro` for reading only. The output folder and the run's own are mounted anyway."""
+    workdir: str | None = Field(default=None, pattern=r"^/[^\s,]*$")
+    """Where commands start; the folder of the run when left out."""
+    python: str | None = Field(default=None, pattern=r"^/\S+$")
+    """The interpreter in the image that has Seatrial; `place.python`, else this one's path, when left out."""
+
+
 class Site(StrictModel):
     """One site."""
 
@@ -47,6 +61,8 @@ class Site(StrictModel):
     """The root of the file system that all nodes share; a campaign of jobs must write below it."""
     activate: list[str] = Field(default_factory=list)
     """Lines of bash that come first in a job: `source …/activate`, `module load …`, `conda activate …`."""
+    container: Container | None = None
+    """The image that ranks of Slurm jobs run in, by srun's plugin pyxis."""
     slurm: SlurmDefaults = Field(default_factory=SlurmDefaults)
 
 
@@ -89,6 +105,11 @@ def _check(site: Site, locations: Locations) -> None:
     for position, line in enumerate(site.activate):
         if "\n" in line:
             raise locations.error(("activate", position), "is more than one line; write each as an item of its own")
+    for position, mount in enumerate(site.container.mounts if site.container else ()):
+        if not _MOUNT.fullmatch(mount):
+            raise locations.error(
+                ("container", "mounts", position), f"'{mount}' is no mount; write /host/path:/path or /host/path:/path:ro"
+            )
     if site.shared is not None and not site.shared.startswith("/"):
         raise locations.error(("shared",), f"'{site.shared}' is not a whole path")
 
@@ -103,11 +124,23 @@ def with_site(plan: CampaignPlan, site: Site, source: Path) -> CampaignPlan:
         shared=site.shared or "",
         activate=tuple(site.activate),
     )
-    return replace(plan, runs=tuple(_run_at(run, spec, site.slurm) for run in plan.runs))
+    return replace(plan, runs=tuple(_run_at(run, spec, site) for run in plan.runs))
 
 
-def _run_at(run: RunSpec, site: SiteSpec, defaults: SlurmDefaults) -> RunSpec:
-    return replace(run, site=site, place=_place_at(run.place, site, defaults))
+def _run_at(run: RunSpec, spec: SiteSpec, site: Site) -> RunSpec:
+    place = _place_at(run.place, spec, site.slurm)
+    if place.slurm is not None and site.container is not None:
+        place = replace(place, slurm=replace(place.slurm, container=_container_at(run.cwd, site.container)))
+    return replace(run, site=spec, place=place)
+
+
+def _container_at(cwd: str, container: Container) -> ContainerSpec:
+    return ContainerSpec(
+        image=container.image,
+        mounts=(f"{cwd}:{cwd}", *container.mounts),
+        workdir=container.workdir or cwd,
+        python=container.python or "",
+    )
 
 
 def _place_at(place: PlaceSpec, site: SiteSpec, defaults: SlurmDefaults) -> PlaceSpec:

@@ -92,6 +92,10 @@ class Need:
     """The root of the file system that all nodes share, by site.yaml."""
     needs: NeededCampaign | None = None
     """The campaign that must have passed first."""
+    whole_runs: tuple[RunSpec, ...] = ()
+    """The runs with all their ranks, where `runs` are this host's share of them."""
+    fit_enforced: bool = True
+    """Whether a run that will not fit into GPU memory refuses the campaign; else it is a warning."""
     caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment that every run inherits."""
     starts_programs: bool = True
@@ -126,7 +130,15 @@ class Need:
 def need_of(plan: CampaignPlan) -> Need:
     jobs = dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind == SLURM)
     site = next((spec.site for spec in plan.chosen), None)
-    return Need(output=Path(plan.output), runs=plan.chosen, jobs=tuple(jobs), shared=site.shared if site else "", needs=plan.needs)
+    return Need(
+        output=Path(plan.output),
+        runs=plan.chosen,
+        whole_runs=plan.chosen,
+        jobs=tuple(jobs),
+        shared=site.shared if site else "",
+        needs=plan.needs,
+        fit_enforced=plan.fit_enforced,
+    )
 
 
 def loader_workers(spec: RunSpec) -> int | None:

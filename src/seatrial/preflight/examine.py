@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
-from seatrial.preflight import environment, gpus, load, needed_campaign, resources, slurm, software, storage, warm
+from seatrial.preflight import environment, gpu_memory, gpus, load, needed_campaign, resources, slurm, software, storage, warm
 from seatrial.preflight.definitions import CheckDefinition, Need, Section, information, warning
 from seatrial.preflight.hosts.examine import HOST_CHECKS_CRASHED, host_definitions
 from seatrial.preflight.slurm_smoke import SMOKE_CHECKS
@@ -66,6 +66,7 @@ SUBJECTS = (
     Subject(title="programs", definitions=software.PROGRAM_CHECKS, checks=software.check_programs),
     Subject(title="Python and torch", definitions=software.PYTHON_CHECKS, checks=software.check_pythons),
     Subject(title="GPUs", definitions=gpus.GPU_CHECKS, checks=gpus.check_gpus),
+    Subject(title="GPU memory", definitions=gpu_memory.GPU_MEMORY_CHECKS, checks=gpu_memory.check_gpu_memory),
     Subject(title="DeepSpeed", definitions=software.DEEPSPEED_CHECKS, checks=software.check_deepspeed),
     Subject(title="workload settings", definitions=software.SETTING_CHECKS, checks=software.check_workload_settings),
     Subject(title="output", definitions=storage.OUTPUT_CHECKS, checks=storage.check_output),

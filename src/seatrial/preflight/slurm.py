@@ -1,26 +1,34 @@
 """What jobs of place `slurm` need before the first is submitted: Slurm's programs, the partition and its nodes, a folder that nodes see.
 
 In: a `Need` with its `jobs`. Out: checks, each made from the login node; nothing is submitted. What only Slurm itself can judge (account,
-QOS, constraint, time limit) is asked by `sbatch --test-only`.
+QOS, constraint, time limit) is asked by `sbatch --test-only`. Only where a new campaign's folder is on a file system that may or may not be
+shared does `look_from_a_node` start a task of a second on a node that is free, to see whether the folder is there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from seatrial.core.errors import did_you_mean
+from seatrial.core.paths import TRIAL_PREFIX
 from seatrial.core.shell import find_on_path
 from seatrial.core.text import count
 from seatrial.machine import slurm
 from seatrial.preflight.definitions import Need, refusal, warning
 from seatrial.records.caution import Check
-from seatrial.records.plan import PlaceSpec, SlurmSpec
+from seatrial.records.plan import CURRENT, PlaceSpec, SlurmSpec
 
 PROGRAMS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
+NOT_THERE = 66
+# A node that is free takes the task at once; a queue is not waited for.
+LOOK_S = 5
+LOOK_TIMEOUT_S = 15.0
 # Kept in the memory of one host; others cannot have it.
 OF_ONE_HOST = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 SHARED = frozenset(
@@ -69,7 +77,19 @@ VISIBLE = refusal(
     prevents="jobs that end at once, since their node has no such folder",
     fix="choose a folder on the cluster's shared file system with --out",
 )
-SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, PARTITION, NODES, ACCEPTED, VISIBLE)
+WITHIN = refusal(
+    name="the job around it",
+    what="with `allocation: current`, whether seatrial was started in a Slurm job with as many nodes as the plan has",
+    prevents="runs without nodes",
+    fix="start it with `salloc --nodes=N seatrial run PLAN`, or use allocation: campaign",
+)
+CONTAINERS = refusal(
+    name="containers in jobs",
+    what="with a container in site.yaml, whether srun has the plugin pyxis (`srun --help` lists --container-image)",
+    prevents="srun: unrecognized option '--container-image'",
+    fix="ask the administrators for pyxis and enroot, or leave the container out of site.yaml",
+)
+SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES, ACCEPTED, VISIBLE)
 
 
 def check_slurm(need: Need) -> Iterator[Check]:
@@ -89,7 +109,15 @@ def check_slurm(need: Need) -> Iterator[Check]:
     yield ANSWERS.result(known is not None, "no answer from sinfo" if known is None else count(len(known), "partition"))
     if known is None:
         return
+    if image := next((place.slurm.container.image for place in need.jobs if place.slurm and place.slurm.container), ""):
+        found = "--container-image" in slurm.call(["srun", "--help"]).stdout
+        yield CONTAINERS.result(
+            found, f"pyxis is there, for {image}" if found else f"srun has no --container-image, and the site names {image}"
+        )
     for place in dict.fromkeys(need.jobs):
+        if place.slurm is not None and place.slurm.allocation == CURRENT:
+            yield _within(place, need.caller)
+            continue
         checks = list(_check_job(place, known))
         yield from checks
         if all(check.ok for check in checks):
@@ -129,6 +157,14 @@ def _gpus(gres: str) -> int:
     return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[A-Za-z][\w.-]*)?:(\d+)", gres))
 
 
+def _within(place: PlaceSpec, environ: Mapping[str, str]) -> Check:
+    if not environ.get("SLURM_JOB_ID"):
+        return WITHIN.result(False, "SLURM_JOB_ID is not set: this is no job")
+    names = slurm.host_names(environ.get("SLURM_JOB_NODELIST", ""))
+    shown = f"job {environ['SLURM_JOB_ID']} has {count(len(names), 'node')}"
+    return WITHIN.result(len(names) == place.nodes, shown if len(names) == place.nodes else f"{shown}, and the plan {place.nodes}")
+
+
 def _accepted(place: PlaceSpec) -> Check:
     answer = slurm.try_submission(place)
     return ACCEPTED.result(answer.ok or answer.unreachable, "accepted" if answer.ok else answer.problem)
@@ -144,6 +180,40 @@ def _visible(folder: Path, shared: str) -> Check:
     if kind in SHARED:
         return VISIBLE.result(True, f"{mount} ({kind})")
     return VISIBLE.result(False, f"{folder} is on {mount} ({kind or 'unknown'}): unknown whether the nodes have it too", refuses=False)
+
+
+def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
+    """`checks`, with the answer of a node where it was unknown whether nodes have the output folder. With no node free it stays unknown."""
+    unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok and not check.refuses), None)
+    if unknown is None or not need.jobs or any(check.refuses and not check.ok for check in checks):
+        return list(checks)
+    output = need.output.absolute()
+    folder = next(path for path in (output, *output.parents) if path.is_dir())
+    seen = _look(need.jobs[0].slurm or SlurmSpec(), folder / f"{TRIAL_PREFIX}{secrets.token_hex(4)}", call)
+    if seen is None:
+        return list(checks)
+    host, is_there = seen
+    kind = _file_system(folder)[0] or "unknown"
+    text = f"{folder} ({kind}) is seen by {host}" if is_there else f"{host} does not see {folder} ({kind}): it is this host's own"
+    return [VISIBLE.result(is_there, text) if check is unknown else check for check in checks]
+
+
+def _look(wanted: SlurmSpec, trial: Path, call: Callable[..., slurm.Answer]) -> tuple[str, bool] | None:
+    """A node, and whether it sees a file that was written a moment before; None where no node was free, or srun cannot be used here."""
+    kept = ("partition", "account", "qos", "constraint", "nodelist")
+    options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if name in kept]
+    task = ["sh", "-c", f'hostname; test -e "$1" || exit {NOT_THERE}', "sh", str(trial)]
+    layout = ["--nodes=1", "--ntasks=1", "--time=1", "--mpi=none", "--chdir=/", "--job-name=seatrial-folder"]
+    try:
+        trial.write_text("")
+        answer = call(["srun", f"--immediate={LOOK_S}", *layout, *options, *task], timeout_s=LOOK_S + LOOK_TIMEOUT_S)
+    except OSError:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            trial.unlink(missing_ok=True)
+    host = answer.stdout.strip()
+    return (host, answer.ok) if host and answer.returncode in (0, NOT_THERE) else None
 
 
 def _file_system(folder: Path) -> tuple[str, str]:

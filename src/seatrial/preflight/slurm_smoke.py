@@ -2,22 +2,25 @@
 
 Five phases: Slurm's basics (`preflight.slurm`, without a job), the shared file system from the nodes, task layouts and cancel, GPUs, and
 InfiniBand; then what a re-run needs: the environment on all nodes, the interface and its address, HF_HOME and RUNS_ROOT on a file system
-that all share. In: the place. Out: checks. Jobs that do not start within IMMEDIATE_S are given up.
+that all share; then the environment of each node, written to a file, and in what they differ. In: the place. Out: checks. Jobs that do not
+start within IMMEDIATE_S are given up.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seatrial.core.paths import TRIAL_PREFIX
+from seatrial.core.files import write_json
+from seatrial.core.paths import TRIAL_PREFIX, TRIAL_SEEN, CampaignPaths
 from seatrial.core.text import count
 from seatrial.machine import slurm
-from seatrial.machine.network import match_nccl_interfaces
+from seatrial.machine.network import is_reachable_address, match_nccl_interfaces
 from seatrial.machine.processes import AGENT_MODULE
 from seatrial.preflight.definitions import information, refusal, warning
 from seatrial.records.caution import Check
@@ -28,6 +31,8 @@ IMMEDIATE_S = 60
 JOB_TIMEOUT_S = IMMEDIATE_S + 120.0
 CANCEL_TIMEOUT_S = 60.0
 POLL_S = 1.0
+CACHES = ("HF_HOME", "RUNS_ROOT")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9a-f:.]*:[0-9a-f:.]*")
 
 JOB = refusal(
     name="a job on {nodes} nodes",
@@ -67,23 +72,29 @@ INFINIBAND = information(
 )
 PYTHONS = warning(
     name="Python on all nodes",
-    what="whether all nodes have the same version",
+    what="whether all nodes have the same interpreter, environment and torch",
     prevents="errors on one node only",
     fix="use one environment on the shared file system",
 )
 ADDRESS = refusal(
     name="interface on all nodes",
-    what="whether each node has an address on the named interface",
+    what="whether each node has an address on the named interface, and which",
     prevents="NCCL WARN Bootstrap : no socket interface found",
     fix="correct place.interface or the site's; `ip -4 addr` on a node shows them",
 )
 FOLDERS = warning(
     name="{variable} on all nodes",
-    what="whether HF_HOME and RUNS_ROOT are the same folder on all nodes",
+    what="whether HF_HOME and RUNS_ROOT are set, and each node sees there what the others wrote",
     prevents="a model that each node downloads for itself, or results on a node's own disk",
     fix="point {variable} at a folder on the shared file system",
 )
-SMOKE_CHECKS = (JOB, SHARED, TASKS, CANCEL, GPUS, INFINIBAND, PYTHONS, ADDRESS, FOLDERS)
+UNLIKE = warning(
+    name="unlike nodes",
+    what="in what the nodes differ: system, processors, memory, GPUs, driver, interfaces, mounts, Slurm, modules, conda, packages",
+    prevents="one slow node that holds all ranks up, or an error on one node only",
+    fix="compare the nodes in {file}, and leave the odd one out (`--exclude` in place.sbatch_args)",
+)
+SMOKE_CHECKS = (JOB, SHARED, TASKS, CANCEL, GPUS, INFINIBAND, PYTHONS, ADDRESS, FOLDERS, UNLIKE)
 
 Call = Callable[..., slurm.Answer]
 
@@ -117,10 +128,11 @@ def _json(line: str) -> Any:
 def _check_nodes(place: PlaceSpec, wanted: SlurmSpec, nodes: Sequence[dict[str, Any]], folder: Path) -> Iterator[Check]:
     hosts = {str(node["host"]) for node in nodes}
     trials = list(folder.glob(f"{TRIAL_PREFIX}{nodes[0]['job']}-*"))
+    marks = list(folder.glob(f"{TRIAL_PREFIX}{nodes[0]['job']}{TRIAL_SEEN}-*"))
     blind = [f"{node['host']} ({node['problem'] or 'does not see the others'})" for node in nodes if set(node["sees"]) != hosts]
     here = [] if len(trials) == len(hosts) else ["this host does not see what they wrote"]
     yield SHARED.result(not blind and not here, "; ".join([*blind, *here]) or f"seen by {count(len(hosts), 'node')} and here")
-    for trial in trials:
+    for trial in (*trials, *marks):
         trial.unlink(missing_ok=True)
     asked = wanted.gpus_per_node
     if asked:
@@ -128,15 +140,93 @@ def _check_nodes(place: PlaceSpec, wanted: SlurmSpec, nodes: Sequence[dict[str, 
         yield GPUS.result(not wrong, "; ".join(wrong) or f"{asked} on each node")
     adapters = sorted({f"{name} {text}" for node in nodes for name, text in node["infiniband"].items()})
     yield INFINIBAND.result(True, "; ".join(adapters) or "none")
-    versions = sorted({str(node["python"]) for node in nodes})
-    yield PYTHONS.result(len(versions) == 1, ", ".join(versions))
-    if place.interface:
-        missing = [str(node["host"]) for node in nodes if not match_nccl_interfaces(place.interface, node["interfaces"])]
-        yield ADDRESS.result(not missing, f"none of {place.interface} on {', '.join(missing)}" if missing else place.interface)
-    for variable in sorted({name for node in nodes for name in node["folders"]}):
-        found = {node["folders"].get(variable, "") for node in nodes}
-        same = len(found) == 1 and "" not in found
-        yield FOLDERS.result(same, "the same folder" if same else "not there, or another folder, on some nodes", variable=variable)
+    yield from _check_checklist(place, nodes)
+    yield _discover(nodes, folder)
+
+
+def _check_checklist(place: PlaceSpec, nodes: Sequence[dict[str, Any]]) -> Iterator[Check]:
+    """What a re-run needs on every node: the environment, the interface and its address, the folders of caches and results."""
+    pythons = {str(node["host"]): _python(node["environment"]) for node in nodes}
+    same = len(set(pythons.values())) == 1
+    yield PYTHONS.result(same, "; ".join({*pythons.values()} if same else (f"{host}: {text}" for host, text in sorted(pythons.items()))))
+    nics = {str(node["host"]): _nic(place.interface, node["interfaces"]) for node in sorted(nodes, key=lambda node: str(node["host"]))}
+    missing = [host for host, nic in nics.items() if not nic]
+    on = f"none of {place.interface} on {', '.join(missing)}" if missing else ", ".join(f"{host} {nic}" for host, nic in nics.items())
+    yield ADDRESS.result(not (missing and place.interface), on if place.interface else f"none is named; {on}")
+    for variable in CACHES:
+        yield _check_folder(variable, nodes)
+
+
+def _python(found: Mapping[str, Any]) -> str:
+    torch = found["packages"].get("torch", "")
+    return f"{found['python']} in {found['venv'] or found['conda'] or found['executable']}, {f'torch {torch}' if torch else 'no torch'}"
+
+
+def _nic(pattern: str, interfaces: Mapping[str, Sequence[str]]) -> str:
+    """The one that NCCL would use, with its address."""
+    usable = {name: [one for one in addresses if is_reachable_address(one)] for name, addresses in interfaces.items()}
+    taken = match_nccl_interfaces(pattern, [name for name, addresses in usable.items() if addresses])
+    return f"{taken[0]} {usable[taken[0]][0]}" if taken else ""
+
+
+def _check_folder(variable: str, nodes: Sequence[dict[str, Any]]) -> Check:
+    hosts = {str(node["host"]) for node in nodes}
+    found = {str(node["host"]): node["folders"][variable] for node in nodes if variable in node["folders"]}
+    if not found:
+        return FOLDERS.result(True, "not set on any node", variable=variable)
+    shared = {host: set(one["sees"]) == hosts for host, one in found.items()}
+    # One that can only be read there is the same where its inode and time are.
+    identities = {one["identity"] for one in found.values()}
+    read_only = all(one["problem"] and one["identity"] for one in found.values()) and len(identities) == 1
+    if len(found) == len(hosts) and (all(shared.values()) or read_only):
+        return FOLDERS.result(True, f"{next(iter(found.values()))['path']}, shared by all", variable=variable)
+    unset = [f"not set on {host}" for host in sorted(hosts - set(found))]
+    odd = [f"{host}: {found[host]['path']} {found[host]['problem'] or 'is its own'}" for host in sorted(found) if not shared[host]]
+    return FOLDERS.result(False, "; ".join([*unset, *odd]), variable=variable)
+
+
+def _discover(nodes: Sequence[dict[str, Any]], folder: Path) -> Check:
+    """discovered_environment.json in the doctor's folder, and in what the nodes differ."""
+    found = {str(node["host"]): node["environment"] for node in sorted(nodes, key=lambda node: str(node["host"]))}
+    differences = unlike_nodes(found)
+    path = CampaignPaths(folder).discovered
+    try:
+        write_json(path, {"written_t": time.time(), "nodes": found, "differences": differences})
+        where = str(path)
+    except OSError as error:
+        where = f"{path} cannot be written ({error.strerror})"
+    alike = "all alike" if len(found) > 1 else "one node only"
+    return UNLIKE.result(not differences, f"{'; '.join(differences) or alike}; {where}", file=path.name)
+
+
+def unlike_nodes(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """`memory: node1 503 GiB, node2 251 GiB`, by subject; addresses of interfaces are each node's own."""
+    shown = {host: {**facts, "nics": _without_addresses(facts["nics"])} for host, facts in found.items()}
+    subjects = dict.fromkeys(subject for facts in shown.values() for subject in facts)
+    unlike = [one for one in subjects if len({json.dumps(facts.get(one), sort_keys=True) for facts in shown.values()}) > 1]
+    return [f"{one}: {', '.join(_named_values({host: facts.get(one) for host, facts in shown.items()}))}" for one in unlike]
+
+
+def _without_addresses(nics: Mapping[str, str]) -> dict[str, str]:
+    return {name: ", ".join(part for part in text.split(", ") if not _ADDRESS.fullmatch(part)) for name, text in nics.items()}
+
+
+def _named_values(by_host: Mapping[str, Any]) -> Iterator[str]:
+    """Of tables and lists only what not all have in common."""
+    tables = {
+        host: dict(value) if isinstance(value, dict) else dict.fromkeys(value, "") for host, value in by_host.items() if _is_many(value)
+    }
+    if len(tables) < len(by_host):
+        yield from (f"{host} {value if value not in ('', None) else 'none'}" for host, value in by_host.items())
+        return
+    common = set.intersection(*(set(table.items()) for table in tables.values()))
+    for host, table in tables.items():
+        own = [f"{name} {value}".strip() for name, value in table.items() if (name, value) not in common]
+        yield f"{host} {' and '.join(own) or 'nothing more'}"
+
+
+def _is_many(value: object) -> bool:
+    return isinstance(value, (dict, list))
 
 
 def _cancel(options: Sequence[str], call: Call) -> Check:

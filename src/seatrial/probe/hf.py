@@ -21,10 +21,11 @@ from seatrial.probe.loop import Probe
 
 
 class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there for the type checker
-    """One probe for each call of `trainer.train()`; an exception in the training leaves it without a stop event."""
+    """One probe for each call of `trainer.train()`, or the caller's, which the caller closes; an exception in the training leaves it
+    without a stop event."""
 
-    def __init__(self, run_dir: str | Path | None = None) -> None:
-        self._run_dir = run_dir
+    def __init__(self, run_dir: str | Path | None = None, *, probe: Probe | None = None) -> None:
+        self._run_dir, self._given_probe = run_dir, probe
         self._probe: Probe | None = None
         self._open = OpenContexts()
         self._hooks: tuple[Any, ...] = ()
@@ -32,7 +33,7 @@ class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         self._open.forget()
         self._remove_hooks()
-        self._probe = probe = Probe(self._run_dir)
+        self._probe = probe = self._given_probe or Probe(self._run_dir)
         if not probe.active:
             return
         if state.global_step:
@@ -45,9 +46,13 @@ class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._open.leave("eval", "checkpoint", "wait", "startup")
         if self._probe is not None:
-            samples = args.train_batch_size * args.gradient_accumulation_steps
-            self._open.enter("step", self._probe.step(samples=samples))
+            samples, tokens = self.work_of_step(args)
+            self._open.enter("step", self._probe.step(samples=samples, tokens=tokens))
             self._begin_work()
+
+    def work_of_step(self, args: Any) -> tuple[int, int | None]:
+        """(samples, tokens) of the step that begins on this rank; tokens None where they are not known."""
+        return args.train_batch_size * args.gradient_accumulation_steps, None
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._end_work()
@@ -90,9 +95,9 @@ class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._open.leave("eval", "checkpoint", "wait")
         self._remove_hooks()
-        if self._probe is not None:
+        if self._probe is not None and self._given_probe is None:
             self._probe.close()
-            self._probe = None
+        self._probe = None
 
     def _begin_work(self) -> None:
         """`preprocess` until the forward, where hooks report that; else all work up to the optimiser."""

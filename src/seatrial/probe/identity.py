@@ -1,4 +1,5 @@
-"""Which run, attempt and rank this process is. In: arguments of Probe and the environment. Out: an `Identity`; None for a silent probe."""
+"""Which run, attempt and rank this process is, and its process group. In: arguments of Probe, the environment, torch.distributed where it
+is imported. Out: an `Identity`, None for a silent probe; the fields of the event `process_group`."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seatrial.probe.cuda import torch_with_cuda
 from seatrial.probe.stacks import DEFAULT_STACK_SIGNAL
@@ -107,6 +109,25 @@ def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
     if group is not None and group.is_available() and group.is_initialized():
         return int(group.get_rank()), int(group.get_world_size())
     return 0, 1
+
+
+def process_group(env: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
+    """The default group of torch.distributed as this rank sees it; None while there is none. Asks torch only where it is imported."""
+    group = sys.modules.get("torch.distributed")
+    try:
+        if group is None or not group.is_available() or not group.is_initialized():
+            return None
+        backend = str(group.get_backend())
+        # A backend for each kind of device has no name of its own.
+        backend = str(group.get_backend_config()) if backend == "undefined" else backend
+        size = int(group.get_world_size())
+    except Exception:
+        # It may be initialised or destroyed at this very moment, and other versions may lack a function: the next look may succeed.
+        return None
+    is_gloo = "gloo" in backend and "nccl" not in backend
+    transport = env.get("GLOO_DEVICE_TRANSPORT") or "TCP" if is_gloo else None
+    interface = env.get("GLOO_SOCKET_IFNAME" if is_gloo else "NCCL_SOCKET_IFNAME") or None
+    return {"backend": backend, "size": size, "transport": transport, "interface": interface}
 
 
 def local_rank_of(env: Mapping[str, str]) -> int | None:

@@ -25,10 +25,10 @@ from typing import Any
 from seatrial.core.durable import AppendFile
 from seatrial.core.paths import AttemptPaths
 from seatrial.probe.cuda import find_cuda
-from seatrial.probe.identity import Identity
+from seatrial.probe.identity import Identity, process_group
 from seatrial.probe.stacks import register_stack_signal
 from seatrial.probe.timeline import StepRecord, Timeline
-from seatrial.records.events import EVENT_VERSION, HEARTBEAT_FIELDS, STEP_FIELDS
+from seatrial.records.events import EVENT_VERSION, HEARTBEAT_FIELDS, PROCESS_GROUP, STEP_FIELDS
 
 log = logging.getLogger(__name__)
 
@@ -278,11 +278,14 @@ class Writer:
         self._buffer: deque[StepRecord | str] = deque()
         self._flushing = threading.Lock()
         self._progress: dict[str, Any] | None = None
+        self._group: dict[str, Any] | None = None
+        self._looking = threading.Lock()
+        self._has_stepped = False
         self.timeline = Timeline(
             sync=identity.sync,
             phase_every=identity.phase_every,
             window=identity.timing_window,
-            emit=self._put if identity.writes_steps else lambda record: None,
+            emit=self._put_step if identity.writes_steps else lambda record: None,
             monotonic=monotonic,
             wall=wall,
             # A rank whose steps are not written need not query the device.
@@ -341,6 +344,7 @@ class Writer:
     def end(self, *, clean: bool) -> None:
         timeline = self.timeline
         timeline.drain(DRAIN_TIMEOUT_S)
+        self._look_at_group()
         if clean:
             self.put_event("stop", step=timeline.last_step, steps=timeline.ended_steps)
             timeline.where = "done"
@@ -355,7 +359,21 @@ class Writer:
         if self._poll_halt():
             self._thread.write("beat")
         self._write_progress()
+        # Before the heartbeat of the first step: whoever reads that one finds the group too.
+        self._look_at_group()
         self.flush()
+
+    def _look_at_group(self) -> None:
+        """By the thread, and by the loop at its first step: a short run has left its group before the thread looks."""
+        if not self._looking.acquire(blocking=False):
+            return
+        try:
+            group = process_group()
+            if group is not None and group != self._group:
+                self._group = group
+                self.put_event(PROCESS_GROUP, **group)
+        finally:
+            self._looking.release()
 
     def _write_progress(self) -> None:
         fields, self._progress = self._progress, None
@@ -375,6 +393,12 @@ class Writer:
         self.put_event("halt", step=self.timeline.last_step, at_step=self.timeline.halt_at)
         # The run may hang in what comes after the last step: the thread writes the line now.
         self._thread.wake()
+
+    def _put_step(self, record: StepRecord) -> None:
+        if not self._has_stepped:
+            self._has_stepped = True
+            self._look_at_group()
+        self._put(record)
 
     def _put(self, entry: StepRecord | str) -> None:
         self._buffer.append(entry)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.eta import EtaPoint
-from seatrial.records.launch import NodesRecord
+from seatrial.records.launch import Communicator, NodesRecord
 from seatrial.records.measure import DebugSetting, RankPlace, ReportedFigure, RunHealth, SlowSign, TimingPoint
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.plan import RunSpec
@@ -162,6 +162,8 @@ class StepTables:
     health: RunHealth | None = None
     places: tuple[RankPlace, ...] = ()
     """Hosts and GPUs of the ranks, as far as they report them."""
+    communicators: tuple[Communicator, ...] = ()
+    """The process group of each rank, as far as it is known."""
     debug: tuple[DebugSetting, ...] = ()
     slow_signs: tuple[SlowSign, ...] = ()
     reported: dict[str, ReportedFigure] = field(default_factory=dict)

@@ -5,6 +5,8 @@ both in seconds). Per kind:
 
     start      pid host world_size launched_by signal(at which it writes its stacks, "USR2"; or null) process_t(wall clock of its beginning)
                local_rank(null where unknown) gpu(its entry of CUDA_VISIBLE_DEVICES, else its number; null on CPU)
+    process_group  backend size transport(null where unknown) interface(null where none is named)
+               torch.distributed's default group as this rank sees it, once it is initialised and whenever it is another one
     span       name span_ms                    a named part of the start-up (SPANS), written when it ended
     effective  setting requested effective reason follows(settings it may follow, separated by commas; only where there are any)
     step       step iter_ms samples tokens data_wait_ms preprocess_ms fwd_ms bwd_ms step_ms loss
@@ -31,6 +33,7 @@ SPANS = ("process_group", "model", "ops_build", "data", "tokenise", "compile")
 STARTUP_PARTS = ("launch", "import", *SPANS, "first_step", "other")
 """Launch to process, process to probe, the named spans, the first step itself, and the rest."""
 HEARTBEAT_EVERY_S = 5.0
+PROCESS_GROUP = "process_group"
 # The start event is the first line, but torn or foreign ones may precede it.
 START_EVENT_WITHIN_LINES = 20
 FIGURE_NAME = r"[A-Za-z0-9_]{1,100}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +19,53 @@ class JobOrder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AllocationOrder:
+    """allocation-N/job_order.json, which only its user can read: what the program in a job runs that holds its nodes for many runs."""
+
+    plan: CampaignPlan
+    plan_hash: str = ""
+    first_attempts: dict[str, int] = field(default_factory=dict)
+    """Runs to be run → the number of the first attempt that counts: an earlier one belongs to another job."""
+    from_start: bool = False
+    keep_going: bool = False
+
+    @property
+    def spec(self) -> RunSpec:
+        """The first run, whose place is that of all."""
+        return self.specs[0]
+
+    @property
+    def specs(self) -> tuple[RunSpec, ...]:
+        return tuple(spec for spec in self.plan.runs if spec.run in self.first_attempts)
+
+
+class AllocationEnding(str, enum.Enum):
+    """Why the program in such a job ended."""
+
+    DONE = "done"
+    BUDGET = "budget"
+    TIME_LEFT = "time_left"
+    """Too little time was left for the next run."""
+    TIME_LIMIT = "time_limit"
+    NODE_LOST = "node_lost"
+    """Also preempted: nobody wanted this end, and a new job may well succeed."""
+    USER = "user"
+    ENDED = "ended"
+    """From outside, by stop_on_error, or since no further run can succeed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocationEnd:
+    """allocation-N/job_end.json: the job is over. Written by the program in it, else by whoever follows the job."""
+
+    ending: AllocationEnding
+    detail: str = ""
+    ended_t: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class SubmittedJob:
-    """attempt-N/job.json: the job that this attempt is part of."""
+    """job.json of an attempt or an allocation: the job that it is part of."""
 
     job: str
     """Slurm's id."""
@@ -30,7 +76,7 @@ class SubmittedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class StartedJob:
-    """attempt-N/job_start.json, written by the program in the job: Slurm has started it for this attempt."""
+    """job_start.json, written by the program in the job: Slurm has started it for this attempt, or for this allocation."""
 
     job: str
     started_t: float

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from seatrial.core.control_connection.protocol import ClockOffset, ControlEndpoint
+from seatrial.records.events import PROCESS_GROUP
 from seatrial.records.plan import TelemetrySpec
 
 
@@ -131,6 +132,28 @@ class ObservedRanks:
     """Processes that a Python process had forked, and that did about equal work while it waited."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Communicator:
+    """The process group that a rank trained in: by its event `process_group`, else by NCCL's own lines in the log."""
+
+    rank: int
+    backend: str
+    size: int
+    transport: str = ""
+    """`TCP` of gloo; `P2P`, `SHM`, `NET/IB`, `NET/Socket` of NCCL, as it logs them; empty where unknown."""
+    interface: str = ""
+    """As GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME name it."""
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any]) -> Communicator | None:
+        """Of a `process_group` event; None for another one, or a damaged one."""
+        rank, size, backend = event.get("rank"), event.get("size"), event.get("backend")
+        if event.get("kind") != PROCESS_GROUP or type(rank) is not int or type(size) is not int or not isinstance(backend, str):
+            return None
+        transport, interface = (str(event.get(name) or "") for name in ("transport", "interface"))
+        return cls(rank=rank, backend=backend, size=size, transport=transport, interface=interface)
+
+
 AFTER_EFFECT_CODES = (1, -15)
 """Exit codes of ranks and hosts that only lost a peer, and may be reported before it: other codes are better evidence."""
 
@@ -182,6 +205,34 @@ SKEW_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class RendezvousView:
+    """The rendezvous as one node sees it, before any rank starts."""
+
+    resolved: tuple[str, ...] = ()
+    """Addresses of the master by this node's resolver; none for an unknown name."""
+    interface: str = ""
+    """That its ranks would use, by NCCL's rules, Gloo's, or the route to the master; empty where unknown."""
+    address: str = ""
+    """Its own, on that interface."""
+    interfaces: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those that are up → their addresses."""
+    missing_interface: str = ""
+    """What the plan or the site names, and this node lacks."""
+
+    @property
+    def nic(self) -> str:
+        return f"{self.interface} {self.address}" if self.interface else "interface unknown"
+
+    @property
+    def interfaces_text(self) -> str:
+        return ", ".join(f"{name} {' '.join(addresses)}" for name, addresses in self.interfaces.items()) or "none"
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        return frozenset(address for addresses in self.interfaces.values() for address in addresses)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeRecord:
     """One host as the harness saw it."""
 
@@ -205,6 +256,12 @@ class NodeRecord:
     killed: int = 0
     """Processes that had to be killed there; on a lost host, those killed afterwards."""
     oom_kills: str = ""
+    rendezvous: str = ""
+    """The master's address as this node resolves it; empty where its agent was not asked."""
+    interface: str = ""
+    """That its ranks use towards the others; empty where unknown."""
+    address: str = ""
+    """Its own, on that interface."""
 
 
 @dataclass(frozen=True, kw_only=True)

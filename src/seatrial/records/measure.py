@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from seatrial.records.caution import Caution, Number, Scalar
 from seatrial.records.eta import EtaPoint, EtaQuality
+from seatrial.records.launch import Communicator
 from seatrial.records.work_settings import WorkSetting
 
 
@@ -461,6 +462,8 @@ class RunMeasure:
     """From the end of rank 0's first step to that of its last."""
     health: RunHealth | None = None
     """None where it was not examined."""
+    communicators: tuple[Communicator, ...] = ()
+    """The process group of each rank, as far as it is known."""
     slow_steps: SlowSteps | None = None
     last_steps: LastSteps | None = None
     loss_course: LossCurve | None = None

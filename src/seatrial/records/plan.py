@@ -56,6 +56,22 @@ class LauncherSpec:
 
 LOCAL, HOSTFILE, PERNODE, SLURM = "local", "hostfile", "pernode", "slurm"
 """Kinds of places: this machine; agents started by pdsh or ssh; one command on each node, without ssh; a job for each run."""
+PER_RUN, PER_CAMPAIGN, CURRENT = "run", "campaign", "current"
+"""Whose nodes a run of place SLURM gets: `place.allocation`."""
+NODE_AXIS = "place.node"
+"""For `slurm`: the node that a job of one node runs on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerSpec:
+    """The image that agents and ranks of a Slurm job run in, by srun's plugin pyxis. From the site."""
+
+    image: str
+    mounts: tuple[str, ...] = ()
+    """`/host/path:/path[:flags]`, that of the run's own folder first; the output folder is added when the job starts."""
+    workdir: str = ""
+    python: str = ""
+    """Interpreter in the image; empty for the one of every host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +91,15 @@ class SlurmSpec:
     nodelist: str = ""
     exclusive: bool = True
     sbatch_args: tuple[str, ...] = ()
+    allocation: str = PER_RUN
+    """PER_RUN: a job for each run. PER_CAMPAIGN: one job for all of them. CURRENT: the job that the harness itself runs in."""
     jobs: int = 1
     """Jobs in flight at once."""
     queue_s: float | None = None
     """Longest wait in the queue."""
     warn_s: int = 120
     """How long before the time limit Slurm's warning comes."""
+    container: ContainerSpec | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +134,8 @@ class PlaceSpec:
     """Interpreter on every host; empty for the harness's own path."""
     alike: str = "say"
     """What to do where hosts differ in hardware: `say` or `refuse`. No part of the hash."""
+    gpu: str = ""
+    """Which GPUs are there, by the plan; empty where they are asked. No part of the hash."""
     port: int | None = None
     """The rendezvous port; None where any free one will do."""
     port_base: int | None = None
@@ -201,6 +222,9 @@ class LimitsSpec:
     """At this signal a rank with the probe writes its stacks; null where the workload needs every signal itself. NCCL may use USR1."""
     spike_ratio: float | None = _bounded(2.0, gt=1)
     """Raise an alarm when steps take this many times as long as before; null for none. The run continues."""
+    health: Literal["end", "warn"] | None = "end"
+    """Where a workload's own figures (`probe.progress`) show collapsed gates, gradients of zero or a throughput that fell to a tenth for \
+a minute: `end` the run, only `warn` in alarms.jsonl, or null: they are not judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,6 +330,8 @@ class CampaignPlan:
     """Runs between two of them."""
     criteria: tuple[Criterion, ...] = ()
     needs: NeededCampaign | None = None
+    fit_enforced: bool = True
+    """False where the user chose to start runs all the same that will not fit into GPU memory."""
     stop_on_error: bool = False
     budget_s: float | None = None
     runs: tuple[RunSpec, ...] = ()

@@ -53,6 +53,8 @@ class LiveState:
     repeat: int | None = None
     alarm: str = ""
     """The newest alarm of this run: a spike, in one sentence."""
+    others: str = ""
+    """Other runs that are under way, and what is known of them: `mb8_r2: job 4712 pending`."""
     over: bool = False
     quiet_s: float | None = None
     """Time since the run's last step or output; None where it was not measured."""

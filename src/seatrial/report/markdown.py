@@ -33,7 +33,7 @@ from seatrial.report.markdown_sections import (
 from seatrial.report.text import one_line, utc_time
 from seatrial.report.view.campaign import left_out_sentence, origin_sentence, pending_sentence
 from seatrial.report.view.first_screen import Status, headline, headline_text
-from seatrial.report.view.machine import machines
+from seatrial.report.view.machine import communicator_lines, machines
 from seatrial.report.view.problems import failures
 
 # GitHub takes 65,536; who posts it may want to add something.
@@ -159,6 +159,7 @@ def _machine(results: CampaignResults) -> Iterator[str]:
     lines = [f"- {escape(line)} ({count(runs, 'run')})" for line, runs in found[:MOST_MACHINES]]
     if len(found) > MOST_MACHINES:
         lines.append(f"- and {len(found) - MOST_MACHINES} more: `run_manifest.tsv` has them")
+    lines += [f"- Process group: {escape(line)} ({count(runs, 'run')})" for line, runs in communicator_lines(results)[:MOST_MACHINES]]
     yield "\n".join(lines) if lines else "Nothing has run yet."
 
 

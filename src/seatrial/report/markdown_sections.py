@@ -319,6 +319,8 @@ def telemetry_section(results: CampaignResults) -> Iterator[str]:
         return
     yield limited_table(headers, rows, right=range(1, len(headers)))
     yield machine.TELEMETRY_EXPLAINED
+    if forecasts := machine.memory_lines(results):
+        yield "\n".join(f"- {escape(line)}" for line in forecasts)
 
 
 def hosts_section(results: CampaignResults) -> Iterator[str]:

@@ -359,6 +359,10 @@ SHOWN = (
 def machine_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """Telemetry group by group, then one sentence each."""
     yield from _telemetry(results, width)
+    forecasts = machine.memory_lines(results)
+    for line in forecasts[:MOST_DETAILED]:
+        yield text(line, "dim")
+    yield from more(len(forecasts) - MOST_DETAILED, "forecasts of GPU memory")
     if well := problems.health_line(results):
         yield text(well, "dim")
     if any(run.attempt.outcome for run in results.runs):
@@ -367,6 +371,10 @@ def machine_section(results: CampaignResults, width: int) -> Iterator[Renderable
     for line, runs in found[:MOST_MACHINES]:
         yield text(f"Machine: {line} ({count(runs, 'run')})", "dim")
     yield from more(len(found) - MOST_MACHINES, "machines")
+    groups = machine.communicator_lines(results)
+    for line, runs in groups[:MOST_MACHINES]:
+        yield text(f"Process group: {line} ({count(runs, 'run')})", "dim")
+    yield from more(len(groups) - MOST_MACHINES, "process groups")
 
 
 def _telemetry(results: CampaignResults, width: int) -> Iterator[RenderableType]:

@@ -135,8 +135,19 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
         }
     )
     # Only where there is one: a campaign on one host has the same document as ever.
-    several = {"hosts": to_json(machine.hosts_of(results)), "smoke_records": to_json(machine.smoke_records(results))}
+    several = {
+        "hosts": to_json(machine.hosts_of(results)),
+        "smoke_records": to_json(machine.smoke_records(results)),
+        "process_groups": _process_groups(results),
+    }
     return {**document, **{name: value for name, value in several.items() if value}}
+
+
+def _process_groups(results: CampaignResults) -> dict[str, Any]:
+    """Of current runs whose ranks are known, rank by rank."""
+    labels = campaign.labels_of(results)
+    found = {labels.run(run.attempt.spec): run.measure.communicators for run in results.runs if run.attempt.current and run.measure}
+    return {run: to_json(communicators) for run, communicators in found.items() if communicators}
 
 
 def _eta_quality(results: CampaignResults, labels: campaign.Labels) -> dict[str, Any]:

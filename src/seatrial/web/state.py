@@ -49,7 +49,7 @@ def state_json(now: CampaignState) -> dict[str, Any]:
         "over": not now.is_run and state is not None and state.over,
         "campaign": _campaign_bar(state, now.is_run) if state else None,
         "run": _run_bar(state) if state and state.run and now.is_run else None,
-        "alarm": one_line(state.alarm) if state and now.is_run else "",
+        "alarm": one_line(state.alarm or state.others) if state and now.is_run else "",
     }
 
 

@@ -1,4 +1,4 @@
-"""The acceptance table of a validation. In: what the phases left in the output folder. Out: one row per criterion, the procedure's and
+"""The acceptance table of a validation. In: what the stages left in the output folder. Out: one row per criterion, the procedure's and
 ours.
 
 A row is PASS, FAIL, INCONCLUSIVE or NOT TESTED. What this machine cannot show reads NOT TESTED, never PASS: scaling with one GPU, speed on
@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seatrial.core.errors import DONE, FAILED, INCONCLUSIVE
 from seatrial.core.files import read_json
-from seatrial.core.paths import AttemptPaths
-from seatrial_runbooks.sparse_lm.phases import NOT_RUN, Target
+from seatrial.core.paths import AttemptPaths, CampaignPaths, StagesPaths
 
+NOT_RUN = None
 PASS, FAIL, UNDECIDED, NOT_TESTED = "PASS", "FAIL", "INCONCLUSIVE", "NOT TESTED"
 NO_SPEED = "a small model on a CPU: its speed is no result"
 ONE_RANK = "a single rank exchanges no gradients"
@@ -27,6 +28,29 @@ HOST_SHARE = re.compile(r"^host share ([\d.]+) ?%", re.MULTILINE)
 # The reason of the skipped test.
 NO_CUDA = "NOT TESTED: no CUDA device"
 STAGE = "nsa.sel.ranges_v2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The validation that is judged."""
+
+    out: Path
+    cpu: bool
+    """The small model on the CPU: its speed is no result."""
+
+    def campaign(self, stage: str) -> CampaignPaths:
+        return StagesPaths(self.out).campaign(stage)
+
+    def log(self, stage: str) -> Path:
+        return StagesPaths(self.out).log(stage)
+
+    def stages(self) -> Mapping[str, Mapping[str, Any]]:
+        """How every stage that was begun ended: `exit_code` (None where it was not run) and `why`."""
+        found: Mapping[str, Mapping[str, Any]] = (read_json(StagesPaths(self.out).stages) or {}).get("stages", {})
+        return found
+
+    def record(self, stage: str) -> Mapping[str, Any]:
+        return self.stages().get(stage) or {"exit_code": NOT_RUN, "why": "not run"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,20 +94,20 @@ def exit_code(rows: Sequence[Row]) -> int:
     return INCONCLUSIVE if statuses & {UNDECIDED, NOT_TESTED} else DONE
 
 
-def attempts(target: Target, phase: str) -> list[AttemptPaths]:
-    """The newest attempt of every run of a phase."""
-    return [run.attempts()[-1] for run in target.campaign(phase).runs()]
+def attempts(target: Target, stage: str) -> list[AttemptPaths]:
+    """The newest attempt of every run of a stage."""
+    return [run.attempts()[-1] for run in target.campaign(stage).runs()]
 
 
-def _not_run(target: Target, phase: str) -> str:
-    record = target.record(phase)
+def _not_run(target: Target, stage: str) -> str:
+    record = target.record(stage)
     return (str(record["why"]) or "not run") if record["exit_code"] is NOT_RUN else ""
 
 
-def _findings(target: Target, phase: str, source: str, title: str) -> Iterator[Row]:
-    """The criteria of a phase's plan, as its verdict has them."""
-    reason = _not_run(target, phase)
-    verdict: Mapping[str, Any] | None = read_json(target.campaign(phase).verdict)
+def _findings(target: Target, stage: str, source: str, title: str) -> Iterator[Row]:
+    """The criteria of a stage's plan, as its verdict has them."""
+    reason = _not_run(target, stage)
+    verdict: Mapping[str, Any] | None = read_json(target.campaign(stage).verdict)
     if reason or verdict is None:
         found = reason or "the campaign has no verdict: see its preflight.json"
         yield Row(source=source, criterion=title, status=NOT_TESTED if reason else FAIL, found=found)
@@ -102,7 +126,7 @@ def _findings(target: Target, phase: str, source: str, title: str) -> Iterator[R
             criterion=f"{title}: {criterion['metric']}",
             status=status,
             found=text,
-            file=str(target.campaign(phase).folder / evidence["file"]) if evidence.get("file") else "",
+            file=str(target.campaign(stage).folder / evidence["file"]) if evidence.get("file") else "",
             window=evidence.get("window", ""),
             n=evidence.get("n"),
         )
@@ -127,15 +151,15 @@ def _figures(row: Row) -> dict[str, Any]:
     return {"status": row.status, "found": row.found, "file": row.file, "window": row.window, "n": row.n}
 
 
-def _tests_row(target: Target, phase: str, source: str, title: str, file: str) -> Row:
+def _tests_row(target: Target, stage: str, source: str, title: str, file: str) -> Row:
     """By pytest's own summary of that file."""
-    log = target.log(phase)
-    if target.record(phase)["exit_code"] is NOT_RUN or not log.is_file():
-        return Row(source=source, criterion=title, status=NOT_TESTED, found=_not_run(target, phase) or "no log")
+    log = target.log(stage)
+    if target.record(stage)["exit_code"] is NOT_RUN or not log.is_file():
+        return Row(source=source, criterion=title, status=NOT_TESTED, found=_not_run(target, stage) or "no log")
     text = log.read_text(encoding="utf-8", errors="replace")
     failed = re.findall(rf"^(?:FAILED|ERROR) \S*{re.escape(file)}\S*", text, re.MULTILINE)
     summary = text.strip().splitlines()[-1] if text.strip() else "no output"
-    passed = not failed and target.record(phase)["exit_code"] == 0
+    passed = not failed and target.record(stage)["exit_code"] == 0
     return Row(source=source, criterion=title, status=PASS if passed else FAIL, found=failed[0] if failed else summary, file=str(log))
 
 

@@ -49,9 +49,8 @@ def first_batch(
 ) -> tuple[int, int]:
     """The shape of the inputs; raises what the loader raises, and after `timeout_s`."""
     try:
-        from seatrial_workloads.sparse_lm.data import PackedDocuments, within
+        from seatrial_workloads.sparse_lm.data import PackedDocuments, load_within, within
         from seatrial_workloads.sparse_lm.documents import HubStream, LocalFiles
-        from seatrial_workloads.sparse_lm.tokenizers import load_tokenizer
     except ModuleNotFoundError as error:
         raise SeatrialError(f"{error}: activate the environment that the trainer runs in") from error
 
@@ -60,12 +59,14 @@ def first_batch(
             write_to(f"[smoke] {read} documents read\n", sys.stdout)
 
     def take() -> tuple[int, int]:
-        tokenizer = load_tokenizer(tokenizer_name)
         source = HubStream() if local_path is None else LocalFiles(local_path)
         batch = next(iter(PackedDocuments(source, tokenizer, seq_len, rows, report).batches(0, 1)))
         return rows, int(batch.tokens.shape[1]) - 1
 
-    shape: tuple[int, int] = within(timeout_s, take, "the first batch")
+    began_m = time.monotonic()
+    tokenizer = load_within(timeout_s, tokenizer_name)
+    left_s = max(timeout_s - (time.monotonic() - began_m), 1.0)
+    shape: tuple[int, int] = within(round(left_s, 1), take, "the first batch")
     return shape
 
 

@@ -21,7 +21,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.machine.processes import PROC, read_start_ticks
 from seatrial.observe.heartbeats import Heartbeat, HeartbeatReader
 from seatrial.observe.progress import DONE, Progress, progress_from_heartbeats
-from seatrial.observe.training_health import HealthSample
+from seatrial.observe.training_health import HealthSample, read_sample
 from seatrial.probe.identity import process_t
 from seatrial_runbooks.sparse_lm.training_csv import RUN_ID, read_table
 
@@ -29,13 +29,6 @@ from seatrial_runbooks.sparse_lm.training_csv import RUN_ID, read_table
 CLOCK_TOLERANCE_S = 2.0
 TAIL_BYTES = 64 * 1024
 TRAINING_CSV, STATISTICS_CSV = "training.csv", "k_stats.csv"
-GATE_FIELDS = {
-    "entropy_mean": "gate_entropy_mean",
-    "entropy_min": "gate_entropy_min",
-    "max_gate_mean": "gate_max_mean",
-    "max_gate_max": "gate_max_max",
-    "collapse_frac": "gate_collapse_frac",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +92,7 @@ class WatchedRun:
         for name in (TRAINING_CSV, STATISTICS_CSV):
             for row in self._rows(name):
                 found.setdefault(int(row["step"]), {}).update(row)
-        return [_sample(step, found[step]) for step in sorted(found)]
+        return [read_sample(step, found[step]) for step in sorted(found)]
 
     def _rows(self, name: str) -> tuple[Mapping[str, str], ...]:
         """Of a table; none while it is an earlier run's."""
@@ -151,27 +144,6 @@ class WatchedRun:
         except OSError:
             pass
         return found
-
-
-def _sample(step: int, values: Mapping[str, Any]) -> HealthSample:
-    gates = {name: value for name, field in GATE_FIELDS.items() if (value := _number(values.get(field))) is not None}
-    return HealthSample(
-        step=step,
-        loss=_number(values.get("loss")),
-        tokens_per_s=_number(values.get("toks_per_s")),
-        grad_norm=_number(values.get("grad_norm")),
-        gates=gates,
-    )
-
-
-def _number(value: object) -> float | None:
-    """A number, also one that is not finite or is written as text."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _tail(path: Path) -> list[bytes]:

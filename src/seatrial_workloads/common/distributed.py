@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import datetime
 import gc
 import os
 import threading
@@ -65,20 +66,20 @@ class RankContext(NamedTuple):
 
 
 @contextlib.contextmanager
-def rank_context(run_dir: Path, device: str, steps: int) -> Iterator[RankContext]:
+def rank_context(run_dir: Path, device: str, steps: int, group_timeout_s: float | None = None) -> Iterator[RankContext]:
     """The order matters: the probe times the joining of the process group, and the log needs the rank."""
-    with Probe(run_dir) as probe, process_group(device, probe) as ranks:
+    with Probe(run_dir) as probe, process_group(device, probe, group_timeout_s) as ranks:
         timing = TimingLines(ranks.rank, steps, probe.recent, ranks.all_reduce_max)
         with TrainLog(run_dir, ranks.rank, timing) as log:
             yield RankContext(run_dir, probe, ranks, log)
 
 
 @contextlib.contextmanager
-def process_group(device: str, probe: Probe) -> Iterator[Ranks]:
-    """The process group around a training. After an error with several ranks it is destroyed at exit, when the error has been printed:
-    a shutdown that hangs must not hide the reason."""
+def process_group(device: str, probe: Probe, timeout_s: float | None = None) -> Iterator[Ranks]:
+    """The process group around a training; `timeout_s` is that of a collective, None for torch's own. After an error with several ranks it
+    is destroyed at exit, when the error has been printed: a shutdown that hangs must not hide the reason."""
     with probe.startup("process_group"):
-        ranks = _join(device)
+        ranks = _join(device, timeout_s)
     try:
         yield ranks
     except BaseException:
@@ -116,12 +117,12 @@ def lowest_capability(ranks: Ranks) -> tuple[int, int] | None:
     return divmod(int(-negative), 100)
 
 
-def _join(device: str) -> Ranks:
+def _join(device: str, timeout_s: float | None) -> Ranks:
     # Only torch's variables: in a batch script Slurm's count tasks that were never started.
     local_rank, world_size = int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
     chosen = _device(device, local_rank)
     if world_size > 1:
-        _init_group(chosen)
+        _init_group(chosen, timeout=None if timeout_s is None else datetime.timedelta(seconds=timeout_s))
     return Ranks(rank=int(os.environ.get("RANK") or 0), local_rank=local_rank, world_size=world_size, device=chosen)
 
 

@@ -93,7 +93,7 @@ class TimingLines:
     def lines_of_step(self, step: int, loss: float) -> list[str]:
         """Lines of this rank about the step that has just ended."""
         options, newest = self._options, self._recent()
-        lines = [timing_line(newest, options.window)] if newest and self._rank == 0 else []
+        lines = timing_lines(newest, options.window) if self._rank == 0 else []
         if options.eta_mode != OFF:
             lines += self._eta_lines(step, newest)
         if newest and options.rank_scope == "all":
@@ -120,14 +120,17 @@ class TimingLines:
         ]
 
 
-def timing_line(newest: Sequence[StepRecord], window: int) -> str:
-    """Percentiles over the rolling window that ends with the newest step."""
+def timing_lines(newest: Sequence[StepRecord], window: int) -> list[str]:
+    """Percentiles over the rolling window that ends with the newest step; no line where none of its steps has phases, as in a step that is
+    one CUDA graph."""
     rows = [values for record in newest[-window:] if (values := phases_and_sum(record))]
+    if not rows:
+        return []
     parts = []
     for column, name in enumerate(COLUMNS):
         known = sorted(value for row in rows if (value := row[column]) is not None)
         parts.append(f"{name}:p50={quantile(known, 0.5):.2f} p90={quantile(known, 0.9):.2f}")
-    return f"Timing(window={window}): {' | '.join(parts)}"
+    return [f"Timing(window={window}): {' | '.join(parts)}"]
 
 
 def rank_line(step: int, rank: int, loss: float, record: StepRecord) -> str:

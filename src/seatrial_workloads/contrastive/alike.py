@@ -10,20 +10,15 @@ A part that is not available on the node is left out with the reason, unless the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
-from seatrial.core.errors import did_you_mean
-from seatrial.core.text import join_names
+from seatrial_workloads.common import fast_paths
+from seatrial_workloads.common.fast_paths import Alike, Decided
 from seatrial_workloads.common.precision import AUTOCAST, BY_PRECISION, FLASH, WEIGHTS, mixed_precision_problem
 
 FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH = PARTS = ("front_end", "positions", "text_graph", "tower_graph")
-ALL, NONE, EQUAL = "all", "none", "equal"
-# `true` and `false` are how earlier versions wrote them.
-WORDS = {"all": ALL, "true": ALL, "none": NONE, "false": NONE, "equal": EQUAL}
 # Modes in which torch.compile captures CUDA graphs itself.
 CAPTURING_MODES = ("reduce-overhead", "max-autotune")
-MOST_NAMED = 3
 
 
 class Settings(Protocol):
@@ -55,32 +50,17 @@ class Settings(Protocol):
 
 def read_fast_paths(value: bool | str) -> str:
     """The setting in its one form: all, none, equal, `equal:PARTS` or PARTS, the parts in their order."""
-    text = str(value).strip()
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
-    start, colon, listed = text.partition(":")
-    names = [name.strip() for name in (listed if colon else text).split(",")]
-    unknown = [name for name in names if name not in PARTS and not (colon and names == [NONE])]
-    if unknown or (colon and start != EQUAL):
-        known = (ALL, NONE, EQUAL, *PARTS)
-        wrong = next(iter(unknown), start)
-        raise ValueError(
-            f"fast_paths is '{text}'; expected all, none, equal, or parts such as front_end,positions: {did_you_mean(wrong, known)}"
-        )
-    return f"{EQUAL}:" * bool(colon) + (",".join(part for part in PARTS if part in names) or NONE)
+    return fast_paths.read_fast_paths(value, PARTS)
 
 
-def requested_parts(fast_paths: str) -> tuple[str, ...]:
+def requested_parts(setting: str) -> tuple[str, ...]:
     """The parts that a setting in its one form asks for."""
-    if fast_paths in (ALL, EQUAL):
-        return PARTS
-    listed = fast_paths.removeprefix(f"{EQUAL}:").split(",")
-    return tuple(part for part in PARTS if part in listed)
+    return fast_paths.requested_parts(setting, PARTS)
 
 
-def is_own_list(fast_paths: str) -> bool:
+def is_own_list(setting: str) -> bool:
     """Whether the user named the parts: one that is not available is then an error."""
-    return fast_paths.split(",")[0] in PARTS
+    return fast_paths.is_own_list(setting, PARTS)
 
 
 def excluded_parts(settings: Settings) -> dict[str, str]:
@@ -108,50 +88,12 @@ def _why_no_tower_graph(settings: Settings) -> str:
     return f"{FLASH} reads lengths back from the GPU" if settings.speech_attention == FLASH else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Alike:
-    """What the groups of a plan get instead of `equal` and `auto`."""
-
-    changes: dict[str, dict[str, str]]
-    """Group → setting → value."""
-    notes: tuple[str, ...]
-    """What was decided and which group is the reason, one line each."""
-
-
 def make_alike(groups: Mapping[str, Settings], *, given: Collection[str], compared: bool) -> Alike:
     """The same fast paths and the same mixed precision for all groups that leave them open. `given` are the settings that the plan sets,
     `compared` says that it has axes or a baseline. A ValueError where no mixed precision is available in all groups."""
-    is_equal = compared and "fast_paths" not in given
-    equal = {name: settings for name, settings in groups.items() if is_equal or settings.fast_paths == EQUAL}
+    equal = fast_paths.open_groups(groups, given=given, compared=compared)
     open_ = {name: settings for name, settings in groups.items() if compared and settings.mixed_precision == "auto"}
-    decided = [*_equal_parts(equal), *_common_mixed_precision(open_)]
-    changes: dict[str, dict[str, str]] = {}
-    for setting, value, names, _ in decided:
-        for name in names:
-            changes.setdefault(name, {})[setting] = value
-    return Alike(changes=changes, notes=tuple(note for *_, note in decided))
-
-
-Decided = tuple[str, str, Collection[str], str]
-"""Setting, value, groups that get it, note."""
-
-
-def _equal_parts(groups: Mapping[str, Settings]) -> Iterator[Decided]:
-    if not groups:
-        return
-    excluded: dict[str, dict[str, list[str]]] = {}
-    for name, settings in groups.items():
-        for part, reason in excluded_parts(settings).items():
-            excluded.setdefault(part, {}).setdefault(reason, []).append(name)
-    left = [part for part in PARTS if part not in excluded]
-    # Parts that one group excludes for one reason are named together.
-    by_reason: dict[str, list[str]] = {}
-    for part in PARTS:
-        reasons = (f"{reason} ({join_names(names, MOST_NAMED)})" for reason, names in excluded.get(part, {}).items())
-        if part in excluded:
-            by_reason.setdefault("; ".join(reasons), []).append(part)
-    without = "".join(f". Without {', '.join(parts)}: {reason}" for reason, parts in by_reason.items())
-    yield "fast_paths", f"{EQUAL}:{','.join(left) or NONE}", groups, f"fast_paths equal: {', '.join(left) or NONE}{without}"
+    return fast_paths.alike_from([*fast_paths.equal_parts(equal, PARTS, excluded_parts), *_common_mixed_precision(open_)])
 
 
 # Setting → the mode in each format.

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
+from seatrial_workloads.common.fast_paths import ALL, EQUAL, NONE, check_own_list
 from seatrial_workloads.common.precision import CHOICES as DTYPES
 from seatrial_workloads.common.precision import FLASH, FP16_ON_CPU, MIXED_CHOICES, WEIGHTS, mixed_precision_problem
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
 from seatrial_workloads.contrastive.alike import (
-    ALL,
     CAPTURING_MODES,
-    EQUAL,
-    NONE,
     PARTS,
     excluded_parts,
     is_own_list,
@@ -326,11 +324,7 @@ can have, which is the default where a plan has axes or a baseline."""
                 raise ValueError(f"{name}_revision is '{revision}', and {what}: leave it out, or give {name}_model a hub id")
 
     def _check_fast_paths(self) -> None:
-        if not self.requires_fast_parts:
-            return
-        for part, reason in excluded_parts(self).items():
-            if part in self.fast_parts:
-                raise ValueError(f"fast_paths names {part}, which is not available: {reason}; leave it out, or use fast_paths=all")
+        check_own_list(str(self.fast_paths), PARTS, excluded_parts(self))
 
     def _check_slices(self) -> None:
         if self.fixed_slice_s is not None and self.fixed_slice_s <= 0:

@@ -15,30 +15,12 @@ from seatrial.core.errors import nearest
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.errors import StartupError, first_line
 from seatrial_workloads.contrastive.settings import CONFIG_NAMES, DEFAULT_REVISION, Settings
+from seatrial_workloads.contrastive.shapes import SPEECH_CONFIGS, TEXT_CONFIGS
 
 # The report shows a reason with this prefix as a caution.
 RANDOM = {
     "base": "caution: random weights in the real shape; speed is realistic, loss is not",
     "tiny": "caution: a toy model with random weights; neither its speed nor its loss is realistic",
-}
-# With BERT's usual initialisation (0.02) random weights give almost the same [CLS] for every text, and nothing could be learned: these
-# ranges were found by trial.
-SPEECH_CONFIGS: dict[str, dict[str, Any]] = {
-    "base": {},
-    "tiny": {
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 128,
-        "conv_dim": (32,) * 7,
-        "num_conv_pos_embeddings": 16,
-        "num_conv_pos_embedding_groups": 4,
-        "initializer_range": 0.05,
-    },
-}
-TEXT_CONFIGS: dict[str, dict[str, Any]] = {
-    "base": {"initializer_range": 0.08},
-    "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "initializer_range": 0.2},
 }
 # Stricter than elsewhere: a folder or hub id may look like one of them.
 LIKE_A_CONFIG = 0.6

@@ -27,11 +27,13 @@ from seatrial_workloads.common.distributed import RankContext, rank_context
 from seatrial_workloads.common.effective import Choice, as_requested, record
 from seatrial_workloads.common.engines import create_engine
 from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.fast_paths import summarize_parts
 from seatrial_workloads.common.math_backend import prepare_determinism
 from seatrial_workloads.common.precision import check_fp16_has_gpu
 from seatrial_workloads.common.run_folder import check_folder_unused
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
+from seatrial_workloads.contrastive.alike import PARTS
 from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.checkpointing import (
     is_checkpoint_due,
@@ -48,7 +50,6 @@ from seatrial_workloads.contrastive.fast.fast_paths import (
     compile_tower,
     longest_samples,
     pad_inputs,
-    summarize_parts,
 )
 from seatrial_workloads.contrastive.model import new_model, num_parameters
 from seatrial_workloads.contrastive.policies import math_options, resolve_policies
@@ -151,7 +152,7 @@ class Trainer:
         self.choices |= compile_details(self.settings, self.choices["torch_compile"])
         if self.settings.torch_compile and self.choices["torch_compile"].effective:
             self.recompiles = RecompileWatch(self.choices["torch_compile"])
-        self.choices["fast_paths"] = summarize_parts(self.settings, self.choices)
+        self.choices["fast_paths"] = summarize_parts(str(self.settings.fast_paths), PARTS, self.choices)
 
     def _train_step(self, batch: Batch) -> Tensor:
         probe = self.probe

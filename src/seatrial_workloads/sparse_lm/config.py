@@ -5,6 +5,8 @@ effect here.
     Settings(**config.settings)
 
 Strict: an unknown section or key is refused, and named with the nearest known one.
+
+Long runs that would be for nothing are refused unless confirmed: one that leaves no weights, and one of a toy by mistake.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 from seatrial.core.errors import did_you_mean
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings
 
 Convert = Callable[[Any], Any]
 
@@ -58,6 +61,7 @@ KEYS: dict[str, dict[str, tuple[str, Convert]]] = {
         "mixed_precision": ("mixed_precision", as_is),
         "gradient_checkpointing": ("gradient_checkpointing", as_is),
         "compile": ("compile", as_is),
+        "cuda_graph": ("cuda_graph", as_is),
         "use_flash": ("sdpa", lambda value: {True: "any", False: "no_flash"}.get(value, value)),
     },
     "train": {
@@ -133,3 +137,30 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise StartupError(f"{path} contains {type(content).__name__}; expected the sections {', '.join(KEYS)}")
     return content
+
+
+YES = "--yes"
+CONFIRMS = "confirm a run of more than 2,000 steps that would leave no checkpoint, or of more than 200 of the default toy"
+EXIT_CODES = (
+    "Exit code: 0 all steps done, 1 refused or failed, also by a loss that is not finite, 4 ended by .HALT before the last step, "
+    "143 ended by TERM. torchrun itself then exits with 1."
+)
+LONG_STEPS, TOY_STEPS = 2000, 200
+TOY_PARAMETERS = 10_000_000
+
+
+def check_long_run(settings: Settings, *, is_named: bool) -> None:
+    """`is_named`: the user named the model's size, in a configuration or by settings."""
+    every = settings.checkpoint_every
+    if settings.steps > LONG_STEPS and (every is None or every > settings.steps):
+        when = "no checkpoint is configured" if every is None else f"the first checkpoint would be after step {every}"
+        raise StartupError(
+            f"{settings.steps} steps, and {when}: the training would leave nothing; "
+            f"set train.save_every (checkpoint_every) to {settings.steps} or less, or confirm with {YES}"
+        )
+    parameters = settings.shape(BYTE_VOCABULARY).num_parameters
+    if settings.steps > TOY_STEPS and parameters < TOY_PARAMETERS and not is_named:
+        raise StartupError(
+            f"{settings.steps} steps of the default model, a toy of {parameters:,} parameters: name its size (--dim, --n_layers, …, "
+            f"or --settings FILE), or confirm with {YES}"
+        )

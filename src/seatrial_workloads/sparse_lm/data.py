@@ -22,9 +22,17 @@ from torch import Tensor
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError, first_line
-from seatrial_workloads.sparse_lm.documents import OFFLINE_ADVICE, HubStream, LocalFiles, Source, is_validation
+from seatrial_workloads.sparse_lm.documents import (
+    OFFLINE_ADVICE,
+    TOKENIZER_ADVICE,
+    HubStream,
+    LocalFiles,
+    Source,
+    Tokenizer,
+    is_validation,
+    load_tokenizer,
+)
 from seatrial_workloads.sparse_lm.settings import Settings, parse_fault, split_batch
-from seatrial_workloads.sparse_lm.tokenizers import Tokenizer, load_tokenizer
 
 NUM_WORDS, WORD_LENGTH = 64, 8
 # Rows of validation text, which no training reaches.
@@ -190,8 +198,8 @@ def pinned(batch: Batch) -> Batch:
 Result = TypeVar("Result")
 
 
-def within(timeout_s: float, act: Callable[[], Result], what: str) -> Result:
-    """Run `act` in a thread; a StartupError where it takes longer. The thread is left behind: the process ends."""
+def within(timeout_s: float, act: Callable[[], Result], what: str, advice: str = OFFLINE_ADVICE) -> Result:
+    """Run `act` in a thread; a StartupError with `advice` where it takes longer. The thread is left behind: the process ends."""
     results: queue.Queue[tuple[Result | None, BaseException | None]] = queue.Queue()
 
     def run() -> None:
@@ -204,7 +212,7 @@ def within(timeout_s: float, act: Callable[[], Result], what: str) -> Result:
     try:
         result, error = results.get(timeout=timeout_s)
     except queue.Empty:
-        raise StartupError(f"{what} took longer than {timeout_s:g} s (loader_timeout_s, --loader-timeout): {OFFLINE_ADVICE}") from None
+        raise StartupError(f"{what} took longer than {timeout_s:g} s (loader_timeout_s, --loader-timeout): {advice}") from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value]
@@ -288,13 +296,21 @@ def never() -> Iterator[Batch]:
     yield from ()
 
 
+def load_within(timeout_s: float, name: str) -> Tokenizer:
+    """The tokenizer; a StartupError that names it where the hub does not answer in time."""
+    return within(timeout_s, lambda: load_tokenizer(name), f"loading the tokenizer '{name}'", TOKENIZER_ADVICE)
+
+
 def open_text(settings: Settings, ranks: Ranks, log: Callable[[str], None]) -> tuple[Text, Choice]:
     """The text, and the effective dataset. If one rank cannot open it, all raise, or all take synthetic text where that was allowed."""
     problem: StartupError | None = None
     text: Text | None = None
     try:
         check_rows(settings, ranks.world_size)
-        text = within(settings.loader_timeout_s, lambda: _open(settings, ranks, log), f"opening {settings.dataset}")
+        began_m = time.monotonic()
+        tokenizer = load_within(settings.loader_timeout_s, settings.tokenizer)
+        left_s = max(settings.loader_timeout_s - (time.monotonic() - began_m), 1.0)
+        text = within(round(left_s, 1), lambda: _open(settings, ranks, tokenizer, log), f"opening {settings.dataset}")
     except StartupError as error:
         problem = error
     if not ranks.all_reduce_max([float(problem is not None)])[0] and text is not None:
@@ -328,8 +344,7 @@ def _fall_back(settings: Settings, ranks: Ranks, log: Callable[[str], None], rea
     return Text(settings, ranks, tokenizer, None, log), Choice(settings.dataset, "synthetic", f"synthetic_on_fail: {reason}")
 
 
-def _open(settings: Settings, ranks: Ranks, log: Callable[[str], None]) -> Text:
-    tokenizer = load_tokenizer(settings.tokenizer)
+def _open(settings: Settings, ranks: Ranks, tokenizer: Tokenizer, log: Callable[[str], None]) -> Text:
     source: Source | None = None
     if settings.dataset == "fineweb_edu":
         source = HubStream()

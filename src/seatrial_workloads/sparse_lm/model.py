@@ -6,6 +6,8 @@
 Embedding, pre-norm blocks (attention; MLP of 4 × dim with SiLU), RMSNorm, a head of its own. `documents` (batch, S) has an id per token: a
 token sees no token of another run of equal ids, in any branch. Positions and blocks stay those of the row. The rotary embedding is
 relative, so a document that begins at a multiple of sel_block is computed as if it stood alone.
+
+Also the health of its gates and of its selection, computed on the device: nothing here waits for it.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.sparse_lm.attention import Observed, SparseAttention
 from seatrial_workloads.sparse_lm.ops.layout import Layout, create_layout
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache
-from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths
+from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_fla, choose_paths
 from seatrial_workloads.sparse_lm.shape import ModelShape
-from seatrial_workloads.sparse_lm.statistics import STATISTICS, gate_and_selection_statistics
 
 INIT_STD = 0.02
 # Logits held at once by default: 64 MiB in fp32.
 LOGITS_HELD = 2**24
 IGNORED = -100
+# Nothing here is random, and the state of the random generator cannot be read in a CUDA graph's capture.
+RECOMPUTED = {"use_reentrant": False, "preserve_rng_state": False}
 
 
 class SparseLM(nn.Module):
@@ -62,7 +65,7 @@ class SparseLM(nn.Module):
         hidden = self.embedding(tokens)
         for layer, block in enumerate(self.blocks):
             if self.gradient_checkpointing and self.training:
-                hidden, observed = checkpoint(block, hidden, layout, use_reentrant=False)
+                hidden, observed = checkpoint(block, hidden, layout, **RECOMPUTED)
             else:
                 hidden, observed = block(hidden, layout)
             if layer == 0 and self.collects_statistics:
@@ -98,8 +101,10 @@ class SparseLM(nn.Module):
 
     def choices(self, seq_len: int) -> dict[str, Choice]:
         """The path that each part of each layer takes for sequences of `seq_len` tokens where the model now is."""
-        effective = choose_paths(self.paths, device=self.embedding.weight.device.type, seq_len=seq_len)
-        return {f"layers.{layer}.{part}": choice for layer in range(self.shape.n_layers) for part, choice in vars(effective).items()}
+        device = self.embedding.weight.device.type
+        fla = choose_fla(self.paths.fla, device=device, heads_per_group=self.shape.heads_per_group)
+        parts = {**vars(choose_paths(self.paths, device=device, seq_len=seq_len)), "fla": fla}
+        return {f"layers.{layer}.{part}": choice for layer in range(self.shape.n_layers) for part, choice in parts.items()}
 
     def collect_statistics(self, enabled: bool) -> None:
         """Compute layer 0's statistics in the steps that follow, or no longer: outside the blocks, whose compiled code stays the same."""
@@ -132,7 +137,7 @@ def chunked_loss(hidden: Tensor, targets: Tensor, head: nn.Linear, chunk: int) -
     """Mean cross entropy over targets other than -100, in fp32. Logits of one chunk exist at a time: backward computes them again."""
     hidden, targets = hidden.flatten(0, 1), targets.flatten()
     parts = [
-        checkpoint(_summed_loss, part, target, head.weight, use_reentrant=False)
+        checkpoint(_summed_loss, part, target, head.weight, **RECOMPUTED)
         if hidden.shape[0] > chunk
         else _summed_loss(part, target, head.weight)
         for part, target in zip(hidden.split(chunk), targets.split(chunk), strict=True)
@@ -149,3 +154,37 @@ def _initialise(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=INIT_STD)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+
+
+# A gate counts as collapsed below this entropy (nats; three equal shares have ln 3 = 1.0986) and above this share of one branch.
+COLLAPSED_ENTROPY, COLLAPSED_SHARE = 0.1, 0.95
+STATISTICS = (
+    "gate_entropy_mean",
+    "gate_entropy_min",
+    "gate_max_mean",
+    "gate_max_max",
+    "gate_share_cmp",
+    "gate_share_sel",
+    "gate_share_win",
+    "gate_collapse_frac",
+    "sel_k_mean",
+    "sel_k_max",
+    "sel_rows",
+    "sel_pct_at_max",
+)
+"""In the order of the tensor that `gate_and_selection_statistics` returns."""
+
+
+@torch.no_grad()
+def gate_and_selection_statistics(gates: Tensor, ranges: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:
+    """One fp32 value per name in STATISTICS. Rows are queries × groups; k is the tokens that a row selects, and a row is at the maximum
+    with n_sel whole blocks. `sel_pct_at_max` is a share from 0 to 1."""
+    gates = gates.float()
+    entropy, largest = -(gates * (gates + 1e-8).log()).sum(dim=-1), gates.amax(dim=-1)
+    collapsed = ((entropy < COLLAPSED_ENTROPY) & (largest > COLLAPSED_SHARE)).float()
+    first = ranges[..., 0] if starts is None else torch.maximum(ranges[..., 0], starts[..., None, None])
+    tokens = (ranges[..., 1] - first).clamp(min=0).sum(dim=-1).float()
+    rows = torch.full_like(tokens.amax(), tokens.numel())
+    gate = (entropy.mean(), entropy.amin(), largest.mean(), largest.amax(), *gates.flatten(0, -2).mean(dim=0).unbind(), collapsed.mean())
+    at_max = (tokens >= shape.n_sel * shape.sel_block).float().mean()
+    return torch.stack((*gate, tokens.mean(), tokens.amax(), rows, at_max))

@@ -9,6 +9,7 @@ window    auto    flex on CUDA, mask elsewhere
 prefill   batched, or sequential: the reference, a Python loop over tokens
 ranges    v2 (vectorised) or v1 (loops, the reference)
 sdpa      any, flash or no_flash: backends that scaled_dot_product_attention may take
+fla       auto or off: flash-linear-attention's kernels, which no path calls; `choose_fla` has the reason
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from seatrial_workloads.common.settings import check_one_of, check_types
 # An explicit mask has S² entries for every head. Tiles on CUDA have none: on an H200, at 4 × 8,192 tokens, a whole layer with them took
 # 39 ms, and gathered blocks alone 175.
 DENSE_UP_TO = 4096
+# Query heads that share keys and values, in flash-linear-attention's kernels: this, or a multiple of it.
+FLA_GROUP = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +40,13 @@ class AttentionPaths:
     """Conversion of block ids to token ranges: v2, vectorised, or v1, the reference."""
     sdpa: str = "any"
     """Backends of scaled_dot_product_attention: any, flash or no_flash."""
+    fla: str = "auto"
+    """flash-linear-attention's kernels: auto or off."""
 
     def __post_init__(self) -> None:
         check_types(self)
         check_one_of(self, prefill=("batched", "sequential"), selected=("auto", "flex", "mask", "gather"), ranges=("v1", "v2"))
-        check_one_of(self, window=("auto", "flex", "mask"), sdpa=("any", "flash", "no_flash"))
+        check_one_of(self, window=("auto", "flex", "mask"), sdpa=("any", "flash", "no_flash"), fla=("auto", "off"))
 
 
 @dataclass(frozen=True)
@@ -102,3 +107,15 @@ def _sdpa(requested: str, used: set[str]) -> Choice:
     if requested == "flash":
         return Choice(requested, "any", "flash attention takes no mask, and every SDPA call here has one")
     return as_requested(requested)
+
+
+def choose_fla(requested: str, *, device: str, heads_per_group: int) -> Choice:
+    """Why flash-linear-attention's kernels are not taken: the first reason that excludes them."""
+    if requested == "off":
+        return as_requested(requested)
+    reason = "no path calls its kernels: they pool compressed blocks by the selection block and share one set of keys and values"
+    if device != "cuda":
+        reason = f"{device}: its kernels are Triton's, for GPUs"
+    elif heads_per_group % FLA_GROUP:
+        reason = f"its kernels take groups of {FLA_GROUP} query heads or a multiple, and this model has {heads_per_group} in a group"
+    return Choice(requested, "off", reason)

@@ -23,15 +23,34 @@ from seatrial.records.halt import Halt, write_halt
 from seatrial_workloads.common.distributed import RankContext
 from seatrial_workloads.common.effective import Choice, record
 from seatrial_workloads.common.train_log import is_due, is_logged
+from seatrial_workloads.sparse_lm.model import STATISTICS, SparseLM
 from seatrial_workloads.sparse_lm.results import ANOMALY, Row, RunFiles
 from seatrial_workloads.sparse_lm.settings import Settings
-from seatrial_workloads.sparse_lm.statistics import STATISTICS
 from seatrial_workloads.sparse_lm.stopping import StepValues
 
 NAN_LOSS = "nan_loss"
 # Part of a layer → setting.
-PATH_SETTINGS = {"prefill": "prefill", "selected": "selected_path", "window": "window_path", "ranges": "ranges", "sdpa": "sdpa"}
+PATH_SETTINGS = {
+    "prefill": "prefill",
+    "selected": "selected_path",
+    "window": "window_path",
+    "ranges": "ranges",
+    "sdpa": "sdpa",
+    "fla": "fla",
+}
 PER_LAYER = "layers."
+# Counter → (part, requested path). Requests of kernels that are not here are refused, so their counters stay 0.
+FALLBACKS: dict[str, tuple[tuple[str, str], ...]] = {
+    "selection_triton_fails": (),
+    "selection_cuda_fails": (),
+    "selection_pack_fails": (("selected", "gather"),),
+    "selection_mask_fails": (("selected", "mask"),),
+    "compressed_fa2_fails": (),
+    "sliding_fa2_fails": (),
+    "selection_flex_fails": (("selected", "flex"),),
+    "sliding_mask_fails": (("window", "mask"),),
+    "sliding_flex_fails": (("window", "flex"),),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +79,7 @@ class Reporter:
         self._losses: list[float] = []
         self._health: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
+        self._fallbacks: dict[str, int] = {}
         self.log.info(f"[boot] run {info.run_id} | torch {torch.__version__} | {self.ranks.device_name}")
         for note in info.notes:
             self.log.info(note)
@@ -67,8 +87,9 @@ class Reporter:
             backend = torch.distributed.get_backend()
             self.log.info(f"[ddp] process group ready | world {self.ranks.world_size} | backend {backend}")
 
-    def effective(self, choices: dict[str, Choice], num_parameters: int, rows: int) -> None:
+    def effective(self, choices: dict[str, Choice], model: SparseLM, rows: int) -> None:
         """Record and log what is in effect, before step 1."""
+        num_parameters = model.num_parameters
         settings, log = self.settings, self.log
         if self.files.tensorboard_reason:
             choices["tensorboard"] = Choice(True, False, self.files.tensorboard_reason)
@@ -97,6 +118,8 @@ class Reporter:
                 "effective": {name: dataclasses.asdict(choice) for name, choice in whole.items()},
             }
         )
+        self._fallbacks = fallback_counts(choices)
+        self.files.dtypes(model, f"{dtype}, {choices['mixed_precision'].effective}")
         self.files.memory("boot")
 
     def step(self, values: StepValues, lr: float, *, is_first: bool) -> None:
@@ -120,9 +143,11 @@ class Reporter:
         if rest:
             statistics = dict(zip(STATISTICS, rest, strict=True))
             self.files.statistics(row.step, statistics)
-            self._health = health_of(statistics)
+            # Events and heartbeats count steps from 0.
+            self._health = {**health_of(statistics), "gate_step": values.step}
         if is_logged(values.step, settings.log_every, settings.steps):
             self._log_step(row)
+            self.files.fallbacks(row.step, self._fallbacks)
             self.log.timing(values.step, values.loss)
             self.probe.memory()
         self._progress(row)
@@ -183,6 +208,21 @@ class Reporter:
                 "loss_last": _plain(self._losses[-1:]),
             }
         )
+
+
+def fallback_counts(choices: Mapping[str, Choice]) -> dict[str, int]:
+    """Counter → layers that did not take the path requested for them; `auto` requests none. The first seven are the procedure's. Paths are
+    chosen once, before step 1, so a counter does not grow."""
+    missed = [(name.rpartition(".")[2], choice.requested) for name, choice in choices.items() if _is_fallback(name, choice)]
+    counts = {name: sum((part, requested) in of for part, requested in missed) for name, of in FALLBACKS.items()}
+    counts["sdpa_fails"] = sum(part == "sdpa" for part, _ in missed)
+    counts["compile_fails"] = int("compile" in choices and choices["compile"].requested != choices["compile"].effective)
+    first = {name: counts.pop(name) for name in list(FALLBACKS)[:6]}
+    return {**first, "total_fallbacks": sum(first.values()) + sum(counts.values()), **counts}
+
+
+def _is_fallback(name: str, choice: Choice) -> bool:
+    return name.startswith(PER_LAYER) and choice.requested not in ("auto", "any", choice.effective)
 
 
 def _plain(losses: list[float]) -> float | str | None:

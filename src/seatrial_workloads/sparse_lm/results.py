@@ -3,6 +3,9 @@
 training.csv   a row a step: step,loss,lr,toks_per_s, then ours
 val.csv        step,val_loss,ppl,run_id
 k_stats.csv    step,k_mean,k_max,rows,pct_at_max, then gates and run_id
+fallback_counters.csv  layers that did not take the path requested for them, by part
+dtypes_report.txt      formats of weights and buffers, with counts and sizes
+opt_state_mb.txt       memory of the optimiser's state after the first step
 env.json       environment, effective settings, out_dir
 metrics.json   summary at the end
 mem_*.txt      torch's memory summary, and mem_*.json its numbers
@@ -39,13 +42,14 @@ from seatrial.probe.writer import LineFile
 from seatrial_workloads.common.errors import StartupError
 
 TRAINING_CSV, VAL_CSV, STATISTICS_CSV = "training.csv", "val.csv", "k_stats.csv"
+FALLBACKS_CSV, DTYPES_TXT, OPTIMIZER_TXT = "fallback_counters.csv", "dtypes_report.txt", "opt_state_mb.txt"
 ENV_JSON, METRICS_JSON, ANOMALY, HALT = "env.json", "metrics.json", ".anomaly_type", ".HALT"
 EARLIER = "earlier"
 ENVIRONMENT = ("CONFIG", "WORLD_SIZE", "RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 PREFIXES = ("NSA_", "NCCL_", "TORCH_", "PYTORCH_")
 # What a run leaves; anything else in the folder is the user's.
 OWN_FILES = re.compile(
-    r"(training|val|k_stats)\.csv|(env|metrics|halt|sdpa_audit)\.json|(sdpa_audit|profile_summary)\.txt|profile_trace\.json"
+    r"(training|val|k_stats|fallback_counters)\.csv|(dtypes_report|opt_state_mb)\.txt|(env|metrics|halt|sdpa_audit)\.json|(sdpa_audit|profile_summary)\.txt|profile_trace\.json"
     r"|train\.log|mem_\w+\.(txt|json)|\.anomaly_type|\.HALT|gate_collapse_details\.json|tb|stacks|checkpoints"
 )
 OWN_RANK_FILES = re.compile(r"(?:heartbeat|events)_rank(\d+)\.jsonl")
@@ -133,6 +137,33 @@ class RunFiles:
             text = ",".join(f"{value:.6g}" for value in columns.values())
             self._table(STATISTICS_CSV, ("step", *columns)).add(f"{step},{text},{self.run_id}")
         self._scalars("statistics", step, columns)
+
+    def fallbacks(self, step: int, counts: Mapping[str, int]) -> None:
+        if self._csv:
+            text = ",".join(map(str, counts.values()))
+            self._table(FALLBACKS_CSV, ("step", *counts)).add(f"{step},{text},{self.run_id}")
+
+    def dtypes(self, model: torch.nn.Module, computes_in: str) -> None:
+        """dtypes_report.txt: what the weights and buffers are kept in, and what is computed in."""
+        if not self._writes:
+            return
+        lines = [f"run_id {self.run_id}", f"computed in {computes_in}, loss in fp32"]
+        for kind, named in (("weights", model.named_parameters()), ("buffers", model.named_buffers())):
+            by_dtype: dict[torch.dtype, list[tuple[str, torch.Tensor]]] = {}
+            for name, tensor in named:
+                by_dtype.setdefault(tensor.dtype, []).append((name, tensor))
+            for dtype, found in by_dtype.items():
+                size_mib = sum(tensor.nbytes for _, tensor in found) / 2**20
+                values = sum(tensor.numel() for _, tensor in found)
+                lines.append(f"{kind} {dtype}: {len(found)} tensors, {values:,} values, {size_mib:.2f} MiB, first {found[0][0]}")
+        write_text(self.run_dir / DTYPES_TXT, "\n".join(lines) + "\n", BY_UMASK)
+
+    def optimizer_state(self, state_bytes: Mapping[str, int]) -> None:
+        """opt_state_mb.txt: one rank's, in MiB, by the name of the state."""
+        if self._writes:
+            total = sum(state_bytes.values())
+            lines = [f"run_id {self.run_id}", *(f"{name} {size / 2**20:.3f} MiB" for name, size in {**state_bytes, "total": total}.items())]
+            write_text(self.run_dir / OPTIMIZER_TXT, "\n".join(lines) + "\n", BY_UMASK)
 
     def _scalars(self, group: str, step: int, values: Mapping[str, float | None]) -> None:
         if self._board is not None:

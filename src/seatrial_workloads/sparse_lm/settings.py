@@ -22,6 +22,8 @@ FOLLOWS = {
     "selected_path": ("seq_len", "device", "prefill"),
     "window_path": ("device", "prefill"),
     "optimizer": ("device", "fused_adam"),
+    # Not the number of ranks nor accumulation: one GPU with a graph against two without is no comparison of GPUs.
+    "cuda_graph": ("compile", "device"),
     # One rank exchanges nothing, and pure bf16 has bf16 gradients already.
     "ddp_compression": ("world_size", "mixed_precision=pure"),
 }
@@ -85,12 +87,16 @@ class Settings:
     """Conversion of block ids to token ranges: v2, vectorised, or v1, the reference."""
     sdpa: str = "any"
     """Backends of scaled_dot_product_attention: any, flash or no_flash."""
+    fla: str = "auto"
+    """flash-linear-attention's kernels: auto or off. No path calls them; the reason is recorded."""
     loss_chunk: int | None = None
     """Tokens whose logits exist at a time; never (null) holds 64 MiB of them."""
     gradient_checkpointing: bool = False
     """Recompute the blocks in the backward pass instead of keeping their activations."""
     compile: bool = False
     """Compile the blocks with torch.compile, falling back to the plain ones with the reason; a named pause before the first step."""
+    cuda_graph: bool | None = None
+    """One CUDA graph of the whole step, on one GPU without accumulation; never (null) captures it where the blocks are compiled."""
 
     dataset: str = "synthetic"
     """Training text: synthetic (learnable), fineweb_edu (streamed from the hub) or fineweb_edu_local (files in local_path)."""
@@ -134,6 +140,8 @@ class Settings:
     """Tell DDP that every step uses the same weights."""
     ddp_bucket_view: bool = True
     """Gradients are views into DDP's buckets."""
+    group_timeout_s: float | None = None
+    """Longest wait in a collective, in seconds; never (null) is torch's own (NCCL 10 minutes, gloo 30)."""
 
     log_every: int = 20
     """Steps between two log lines; the first and the last step always have one."""
@@ -172,7 +180,7 @@ class Settings:
         check_one_of(self, dataset=DATASETS, lr_schedule=tuple(SCHEDULES), device=("auto", "cpu", "cuda"))
         check_one_of(self, precision=("auto", "bf16", "fp16", "fp32"), mixed_precision=("autocast", "pure"))
         check_one_of(self, ddp_compression=("none", "bf16", "fp16"))
-        for name in ("lr", "loader_timeout_s", "ddp_bucket_mb"):
+        for name in ("lr", "loader_timeout_s", "ddp_bucket_mb", "group_timeout_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be above 0")
@@ -196,7 +204,12 @@ class Settings:
 
     def attention_paths(self) -> AttentionPaths:
         return AttentionPaths(
-            prefill=self.prefill, selected=self.selected_path, window=self.window_path, ranges=self.ranges, sdpa=self.sdpa
+            prefill=self.prefill,
+            selected=self.selected_path,
+            window=self.window_path,
+            ranges=self.ranges,
+            sdpa=self.sdpa,
+            fla=self.fla,
         )
 
     def host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]:

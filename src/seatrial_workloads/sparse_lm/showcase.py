@@ -21,8 +21,7 @@ from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR, ENV_STACK_SIGNAL
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.errors import StartupError
-from seatrial_workloads.sparse_lm.config import read_config
-from seatrial_workloads.sparse_lm.limits import CONFIRMS, EXIT_CODES, YES, check_long_run
+from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run, read_config
 from seatrial_workloads.sparse_lm.settings import DATASETS, Settings
 from seatrial_workloads.sparse_lm.variables import VARIABLES, read_variables
 
@@ -73,7 +72,7 @@ def parser() -> StrictParser:
     made.add_argument("--batch-size", type=int, metavar="B", help="rows of all ranks together, in place of train.batch_size")
     made.add_argument("--accum-batches", type=int, metavar="N", help="passes per step, in place of train.accumulate_grad_batches")
     made.add_argument("--no-gc", action="store_true", help="no gradient checkpointing")
-    made.add_argument("--compile", action="store_true", help="torch.compile of the blocks, in a pause before step 1 (runtime.compile)")
+    made.add_argument("--compile", action="store_true", help="torch.compile of the blocks; on one GPU the step is a CUDA graph too")
     made.add_argument("--ddp", type=int, choices=(-1, 0, 1), default=-1, help="1: several ranks, 0: one, -1: by WORLD_SIZE (default)")
     made.add_argument("--resume", metavar="FOLDER", help="checkpoint folder, or a run folder that has one")
     made.add_argument("--save", type=Path, metavar="FILE", help="where the trained weights go at the end (default: nowhere)")

@@ -31,6 +31,7 @@ from seatrial_workloads.sparse_lm.settings import parse_fault
 TERM_GRACE_S = 25.0
 POLL_S = 0.2
 EXIT_TERM = 128 + signal.SIGTERM
+EXIT_HALT = 4
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.sparse_lm.train --steps 50 --device cpu
 
-Order: text → model → engine → resume → first batch → compile → audit → steps. `showcase.py` is the entry point with the procedure's flags
-and variables; both end in `train`.
+Order: text → model → engine → resume → first batch → compile → CUDA graph → audit → steps. `showcase.py` is the entry point with the
+procedure's flags and variables; both end in `train`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
-from seatrial_workloads.common.effective import Choice, as_requested
-from seatrial_workloads.common.engines import DdpOptions, EngineOptions, create_engine
-from seatrial_workloads.common.errors import StartupError, summarize_error
+from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
+from seatrial_workloads.common.engines import DdpOptions, EngineOptions
+from seatrial_workloads.common.engines.ddp import DdpEngine
+from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_precision
 from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, shared_start_t
@@ -35,13 +36,14 @@ from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, write_audit
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
+from seatrial_workloads.sparse_lm.compiled_step import REQUESTED, capture_step, compile_blocks, why_no_graph
+from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run
 from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text
-from seatrial_workloads.sparse_lm.limits import CONFIRMS, EXIT_CODES, YES, check_long_run
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import NAN_LOSS, PATH_SETTINGS, Reporter, RunInfo
-from seatrial_workloads.sparse_lm.settings import SCHEDULES, SHAPE_FIELDS, Settings
-from seatrial_workloads.sparse_lm.stopping import EXIT_TERM, HaltPoll, Readout, TermSignal, break_on_purpose
+from seatrial_workloads.sparse_lm.settings import SCHEDULES, SHAPE_FIELDS, Settings, parse_fault
+from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, HaltPoll, Readout, TermSignal, break_on_purpose
 
 # From here on the sequential reference takes minutes a step.
 SLOW_SEQUENTIAL = 1024
@@ -79,9 +81,9 @@ def start_id() -> str:
 
 
 def train(settings: Settings, run_dir: Path, info: RunInfo) -> None:
-    """One rank's training. Ends the process with TERM's exit code after a TERM."""
+    """One rank's training. Ends the process with an exit code of its own after a TERM, and after a `.HALT` before the last step."""
     check_fp16_has_gpu(settings.precision, settings.device)
-    with rank_context(run_dir, settings.device, settings.steps) as context:
+    with rank_context(run_dir, settings.device, settings.steps, settings.group_timeout_s) as context:
         stacks = AttemptPaths(run_dir).rank_stack(context.ranks.rank)
         register_stack_signal("USR1", stacks)
         term = TermSignal(stacks)
@@ -95,6 +97,10 @@ def train(settings: Settings, run_dir: Path, info: RunInfo) -> None:
             term.close()
     if trainer.ended_by == TERM:
         sys.exit(EXIT_TERM)
+    if trainer.halted:
+        if trainer.ranks.rank == 0:
+            print(f"sparse_lm: {trainer.halted}", file=sys.stderr, flush=True)
+        sys.exit(EXIT_HALT)
 
 
 class Trainer:
@@ -108,7 +114,7 @@ class Trainer:
         """What ended the loop: the last step, TERM, a halt, or a loss that is not finite."""
         self.position: dict[str, Any] = {}
         self.saved_step: int | None = None
-        self.not_finite = ""
+        self.not_finite = self.halted = ""
         self.profile: StepProfile | None = None
         self.reporter = Reporter(settings, context, info)
         self.halt = HaltPoll(context.run_dir, info.run_id, info.attempt, log.info)
@@ -134,7 +140,7 @@ class Trainer:
             gradient_checkpointing=settings.gradient_checkpointing,
             loss_chunk=settings.loss_chunk,
         )
-        self.engine = create_engine("ddp", self.model, self.ranks, self.precision, self.options, self.probe.startup)
+        self.engine = DdpEngine(self.model, self.ranks, self.precision, self.options)
         self.model.train()
         self.choices |= {"ddp_compression": as_requested(settings.ddp_compression), **self.engine.choices}
         self.choices |= path_choices(self.model.choices(settings.seq_len))
@@ -173,9 +179,10 @@ class Trainer:
         if settings.compile or self._uses_flex():
             with probe.pause("compile"):
                 self._compile()
+        self.choices["cuda_graph"] = self._capture()
         if settings.profile:
             self._start_profile()
-        self.reporter.effective(self.choices, self.model.num_parameters, len(self.text.rows))
+        self.reporter.effective(self.choices, self.model, len(self.text.rows))
         if settings.prefill == "sequential" and settings.seq_len >= SLOW_SEQUENTIAL:
             self._warn_of_sequential()
         if settings.sdpa_audit:
@@ -185,7 +192,7 @@ class Trainer:
 
     def _before_step(self, step: int) -> None:
         settings = self.settings
-        # Layer 0 computes its statistics in logged steps only.
+        # Layer 0 computes its statistics in logged steps only; in a graph in all of them.
         self.model.collect_statistics(settings.statistics and is_logged(step, settings.log_every, settings.steps))
         if self.profile is not None:
             self.profile.before(step)
@@ -193,6 +200,11 @@ class Trainer:
     def _train_step(self, step: int, batches: list[Batch]) -> Tensor:
         """This rank's mean loss, on the device."""
         probe, engine = self.probe, self.engine
+        if self._is_replayed(step):
+            with probe.phase("preprocess"):
+                inputs = batches[0].inputs(self.ranks.device)
+            # No phases: the graph is one.
+            return engine.replay(**inputs)
         losses = []
         for batch in batches:
             with probe.phase("preprocess"):
@@ -205,6 +217,11 @@ class Trainer:
         with probe.phase("step"):
             engine.step()
         return torch.stack(losses).mean()
+
+    def _is_replayed(self, step: int) -> bool:
+        """A step that breaks on purpose is not the captured one."""
+        fault = parse_fault(self.settings.fault)
+        return bool(self.choices["cuda_graph"].effective) and (fault is None or fault.step != step)
 
     def _after_step(self, step: int, loss: Tensor, batches: list[Batch]) -> None:
         settings = self.settings
@@ -239,7 +256,10 @@ class Trainer:
     def _read(self, *, leave: int) -> None:
         """Report what has arrived; the end where the ranks agree on one."""
         for values in self.readout.take(leave=leave):
-            self.reporter.step(values, self.options.lr_at(values.step), is_first=values.step == self.start_step)
+            is_first = values.step == self.start_step
+            self.reporter.step(values, self.options.lr_at(values.step), is_first=is_first)
+            if is_first:
+                self.reporter.files.optimizer_state(self.engine.optimizer_state_bytes())
             if not values.is_finite and self.ended_by != NAN_LOSS:
                 self.ended_by, self.not_finite = NAN_LOSS, self.reporter.not_finite(values)
             elif values.terminates and self.ended_by == STEPS:
@@ -269,6 +289,8 @@ class Trainer:
         """After the last step, or where the ranks agreed to end."""
         self._read(leave=0)
         self._end_profile()
+        # A halt that the harness asked for is no failure of the run: the harness has its reason, and records it.
+        by_harness = self.ended_by == STEPS and self.probe.halted and bool(os.environ.get(ENV_RUN_DIR))
         if self.ended_by == STEPS and self.probe.halted:
             self.ended_by = HALT
         recent = self.probe.recent()
@@ -276,6 +298,9 @@ class Trainer:
         if self.ended_by in (TERM, HALT) and self.settings.checkpoint_every and self.saved_step != steps - 1 and steps > self.start_step:
             self._save(steps - 1)
         halt = self.halt.found
+        if self.ended_by == HALT and not by_harness and steps < self.settings.steps:
+            who = f"{halt.anomaly} (run {self.info.run_id}, attempt {self.info.attempt}) {halt.reason}" if halt else "by halt.json"
+            self.halted = f"halted by .HALT before step {steps + 1} of {self.settings.steps}: {who.strip()}"
         why = {STEPS: "all steps done", TERM: "ended by TERM", HALT: f"ended by {'.HALT: ' + halt.anomaly if halt else 'a halt request'}"}
         self.reporter.end(self.ended_by, why.get(self.ended_by, self.not_finite), steps)
         if self.ended_by == NAN_LOSS:
@@ -298,31 +323,29 @@ class Trainer:
         return "flex" in (self.choices["selected_path"].effective, self.choices["window_path"].effective)
 
     def _compile(self) -> None:
-        """Compile what the first step would, with the text's own shapes: where requested one block, whose code all layers share, and
-        FlexAttention in any case. If one rank cannot compile the blocks, all fall back: ranks that round differently would drift apart."""
+        """Compile what the first step would, with the text's own shapes: the blocks where requested, and FlexAttention in any case."""
         if self.settings.compile:
-            self.choices["compile"] = self._compile_blocks()
+            self.choices["compile"] = compile_blocks(self.model, self._warm_up, self.ranks)
             if self.choices["compile"].effective:
                 return
         if self._uses_flex():
             self._warm_up()
 
-    def _compile_blocks(self) -> Choice:
-        failure = None
-        self.model.compile_blocks(dynamic=False)
-        try:
-            self._warm_up()
-        # A compiler can fail in any way.
-        except Exception as error:
-            failure = summarize_error(error)
-        if not self.ranks.all_reduce_max([float(failure is not None)])[0]:
-            return as_requested(True)
-        for block in self.model.blocks:
-            block._compiled_call_impl = None
-        return Choice(True, False, failure or "another rank failed to compile")
+    def _capture(self) -> Choice:
+        """A graph computes the statistics in every step: reading them is what is left to the logged ones."""
+        requested = self.settings.cuda_graph
+        reason = why_no_graph(self.settings, self.choices, self.engine.cannot_capture)
+        if requested is False or reason:
+            return Choice(REQUESTED[requested], False, reason if requested is not False else AS_REQUESTED)
+        self.model.collect_statistics(self.settings.statistics)
+        with self.probe.pause("cuda_graph"):
+            return capture_step(self.engine, self._first_inputs(), requested=requested)
+
+    def _first_inputs(self) -> dict[str, Tensor | None]:
+        return self.text.peek().inputs(self.ranks.device)
 
     def _warm_up(self) -> None:
-        self.engine.warm_up(**self.text.peek().inputs(self.ranks.device))
+        self.engine.warm_up(**self._first_inputs())
 
     def _audit(self) -> None:
         if self.ranks.rank != 0:

@@ -430,6 +430,12 @@ def test_rows_of_history_of_an_earlier_version_are_judged_by_what_they_have() ->
     assert kinds(replace(a, effective_settings=(), requested={}), b) == []
 
 
+def test_one_and_one_point_zero_are_the_same_setting() -> None:
+    whole, floating = (runs(name, {"x": name}, {"scale": (1, value, "as requested")}) for name, value in (("a", 1), ("b", 1.0)))
+    found = campaign(whole, floating).groups
+    assert kinds(found[0], found[1]) == [] and {each.effective_settings[0].effective for each in found} == {"1"}
+
+
 def test_secrets_do_not_reach_effective_settings() -> None:
     token = "hf_abcdefghijklmnop"
     found = campaign(runs("a", {"hub_token": token}, {"hub_token": (token, token, f"from {token}")})).groups[0]

@@ -20,6 +20,7 @@ from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.errors import CampaignError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
 from seatrial.machine.slurm import FORGOTTEN, Answer, JobStatus
 from seatrial.records.codec import from_json, to_json
@@ -60,9 +61,9 @@ class FakeSlurm:
         for _, do in due:
             do()
 
-    def call(self, argv: Sequence[str], timeout_s: float = 0.0) -> Answer:
+    def call(self, argv: Sequence[str], text: str = "", timeout_s: float = 0.0) -> Answer:
         program = argv[0]
-        taken = self._submit(argv) if program == "sbatch" and (program not in self.away or self.takes_unanswered) else ""
+        taken = self._submit(text) if program == "sbatch" and (program not in self.away or self.takes_unanswered) else ""
         if program in self.away:
             return AWAY
         if program == "squeue":
@@ -76,10 +77,10 @@ class FakeSlurm:
             self.states[argv[1]] = "CANCELLED"
         return Answer(returncode=0, stdout=taken)
 
-    def _submit(self, argv: Sequence[str]) -> str:
+    def _submit(self, script: str) -> str:
         job = str(len(self.states) + 1)
         self.states[job] = "RUNNING"
-        self.comments[job] = str(Path(argv[-1]).parent)
+        self.comments[job] = script.partition("--comment=")[2].partition("\n")[0]
         return f"{job}\n"
 
 
@@ -264,7 +265,7 @@ def ordered(tmp_path: Path, fake: FakeSlurm) -> Iterator[AttemptPaths]:
     attempt = AttemptPaths(tmp_path / SPEC.run / "attempt-1")
     attempt.folder.mkdir(parents=True)
     files.write_private_json(attempt.job_order, to_json(JobOrder(spec=SPEC)))
-    files.write_json(attempt.job, to_json(SubmittedJob(job="12")))
+    place.record(attempt, SubmittedJob(job="12"))
     attempt.job_script.write_text("#!/bin/bash\n")
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     yield attempt

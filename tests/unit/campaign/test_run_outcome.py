@@ -43,6 +43,7 @@ ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
         (Ending(returncode=0), RankEndings(started=1, done=1, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankEndings(started=2, done=0, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankEndings(started=2, done=2, stepped=False), Outcome.FAILED, Cause.NO_STEPS),
+        (Ending(returncode=0), RankEndings(started=2, done=2, stepped=True, small_world="s"), Outcome.FAILED, Cause.WORLD_TOO_SMALL),
         (Ending(returncode=1), RankEndings(started=2, done=2, stepped=True), Outcome.FAILED, Cause.UNKNOWN),
         (Ending(returncode=-9), RankEndings(), Outcome.FAILED, Cause.UNKNOWN),
         (Ending(returncode=-15, alarm=ALARM), RankEndings(), Outcome.TIMEOUT, Cause.RUN_LIMIT),

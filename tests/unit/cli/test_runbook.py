@@ -49,5 +49,10 @@ def test_a_runbook_is_written_to_a_new_folder_with_its_plans(tmp_path: Path, cap
     assert {path.name for path in (target / "plans" / "stage1").iterdir()} == {path.name for path in (ROOT / "plans/stage1").iterdir()}
     written = [path.read_text() for path in target.rglob("*") if path.is_file()]
     assert not any("../../plans" in text or "cd runbooks" in text for text in written)
+    assert run_command(["runbook", "sft", str(tmp_path / "sft")]) == 0
+    written = {path.relative_to(tmp_path / "sft") for path in (tmp_path / "sft").rglob("*") if path.is_file()}
+    source = ROOT / "runbooks" / "sft"
+    training = {path.relative_to(source) for path in (source / "training").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert len(training) == 9 and training < written and Path("plans/sft/scaling.yaml") in written
     assert run_command(["runbook", "stage1", str(target)]) == 1 and "not empty" in capsys.readouterr().err
     assert run_command(["runbook", "stage3", str(tmp_path / "other")]) == 1 and "stage1" in capsys.readouterr().err

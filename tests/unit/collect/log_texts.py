@@ -122,7 +122,7 @@ RECORDED_SIGNATURES = {
     "vllm_engine": ("engine_start", "Engine core initialization failed"),
     "vllm_kv_cache": ("vllm_kv_cache", "No available memory for the cache blocks"),
     "vllm_kv_cache_old": ("vllm_kv_cache", "tokens that can be stored in KV cache"),
-    "watchdog_halt": ("watchdog_halt", "halt: heartbeat_stall"),
+    "watchdog_halt": ("halted", "halt: heartbeat_stall"),
     "communicator_aborted": ("communicator_aborted", "NCCL communicator was aborted on rank 1"),
     "went_on_after_traceback": ("io_error", "[Errno 5] Input/output error"),
 }
@@ -135,6 +135,7 @@ def recorded(name: str) -> list[str]:
 
 # Other wordings: id → lines that each must match it alone.
 WORDINGS = {
+    "halted": ("sparse_lm: halted by .HALT before step 41 of 1200: gate_collapse (run base_r1, attempt 1)",),
     "communicator_aborted": ("RuntimeError: NCCL communicator was aborted.",),
     "shared_library": (
         "OSError: libcudnn.so.9: cannot open shared object file: No such file or directory",

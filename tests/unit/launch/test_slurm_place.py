@@ -10,16 +10,15 @@ import pytest
 
 from seatrial.campaign.job import start_record
 from seatrial.core.errors import LaunchError
-from seatrial.core.files import write_json
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.places.slurm import nodes_of_job, record, script, submit, submitted
+from seatrial.launch.places.slurm import nodes_of_job, record, record_start, script, submit, submitted
 from seatrial.launch.prepare import masked_spec
-from seatrial.launch.transports.srun import srun_argv
+from seatrial.launch.transports.select import choose_transports
+from seatrial.launch.transports.srun import container_options, srun_argv
 from seatrial.machine.secrets import MASK
 from seatrial.machine.slurm import Answer
-from seatrial.records.codec import to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
-from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, SiteSpec, SlurmSpec, WorkloadSpec
+from seatrial.records.plan import ContainerSpec, LauncherSpec, PlaceSpec, RunSpec, SiteSpec, SlurmSpec, WorkloadSpec
 
 SPEC = RunSpec(
     run="mb8_r1",
@@ -45,7 +44,8 @@ def attempt_in(folder: Path) -> AttemptPaths:
 
 def test_the_script_asks_for_what_the_plan_says(tmp_path: Path) -> None:
     attempt = attempt_in(tmp_path / "50%" / "mb8_r1" / "attempt-1")
-    lines = script(replace(SPEC, site=SiteSpec(name="lab", activate=("module load cuda",))), attempt).splitlines()
+    site = SiteSpec(name="lab", activate=("module load cuda",))
+    lines = script(JobOrder(spec=replace(SPEC, site=site)), attempt).splitlines()
     asked = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
     assert asked[:3] == ["--job-name=seatrial-mb8_r1", "--nodes=2", "--ntasks-per-node=1"]
     for option in ("--partition=gpu", "--gres=gpu:8", "--cpus-per-task=64", "--mem=0", "--time=02:00:00", "--exclusive", "--requeue"):
@@ -58,7 +58,7 @@ def test_the_script_asks_for_what_the_plan_says(tmp_path: Path) -> None:
 
 def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="without quotes and line breaks"):
-        script(replace(SPEC, cwd='/data/"x"'), attempt_in(tmp_path / "r" / "attempt-1"))
+        script(JobOrder(spec=replace(SPEC, cwd='/data/"x"')), attempt_in(tmp_path / "r" / "attempt-1"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:
 )
 def test_a_number_is_written_down_and_no_answer_is_no_refusal(tmp_path: Path, answer: Answer, job: str | None) -> None:
     attempt = attempt_in(tmp_path / "r" / "attempt-1")
-    found = submit(attempt, JobOrder(spec=SPEC), call=lambda argv: answer)
+    found = submit(attempt, JobOrder(spec=SPEC), call=lambda argv, text: answer)
     assert (found.job if found else None) == job and submitted(attempt) == found
 
 
@@ -78,7 +78,7 @@ def test_a_number_is_written_down_and_no_answer_is_no_refusal(tmp_path: Path, an
 def test_only_a_number_is_a_job_to_be_cancelled(tmp_path: Path, job: str) -> None:
     attempt = attempt_in(tmp_path / "r" / "attempt-1")
     record(attempt, SubmittedJob(job=job))
-    write_json(attempt.job_start, to_json(StartedJob(job=job, started_t=0.0)))
+    record_start(attempt, StartedJob(job=job, started_t=0.0))
     assert submitted(attempt) is None
 
 
@@ -97,7 +97,7 @@ def test_the_record_of_a_start_has_no_token() -> None:
 def test_a_refusal_names_sbatchs_reason(tmp_path: Path) -> None:
     answer = Answer(returncode=1, stderr="sbatch: error: Batch job submission failed: Invalid account\n")
     with pytest.raises(LaunchError, match="Batch job submission failed: Invalid account"):
-        submit(attempt_in(tmp_path / "r" / "attempt-1"), JobOrder(spec=SPEC), call=lambda argv: answer)
+        submit(attempt_in(tmp_path / "r" / "attempt-1"), JobOrder(spec=SPEC), call=lambda argv, text: answer)
 
 
 def test_a_job_with_fewer_nodes_than_planned_is_no_run() -> None:
@@ -109,6 +109,23 @@ def test_a_job_with_fewer_nodes_than_planned_is_no_run() -> None:
 def test_srun_gets_all_cpus_of_the_smallest_node() -> None:
     argv = srun_argv("n2", ["true"], {"SLURM_JOB_CPUS_PER_NODE": "64(x2),32"})
     assert argv[:5] == ["srun", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--overlap"] and "--cpus-per-task=32" in argv
+
+
+def test_in_a_container_every_node_is_started_by_srun_with_its_mounts() -> None:
+    container = ContainerSpec(
+        image="lab/torch:1", mounts=("/data/my:/data/my", "/models:/models:ro"), workdir="/data/my", python="/usr/bin/python3"
+    )
+    spec = replace(SPEC, place=replace(SPEC.place, slurm=SlurmSpec(container=container)))
+    assert container_options(container, Path("/out")) == (
+        "--container-image=lab/torch:1",
+        "--container-mounts=/out:/out,/data/my:/data/my,/models:/models:ro",
+        "--container-workdir=/data/my",
+    )
+    choice = choose_transports(spec.place, ["b"], ["a"], Path("/out/run/attempt-1"), lambda name: ())
+    assert [names for _, names in choice.by] == [("a", "b")] and choice.via == "srun"
+    assert nodes_of_job(spec, {}, ["a", "b"]).place.python == "/usr/bin/python3"
+    with pytest.raises(LaunchError, match="cannot be mounted"):
+        container_options(container, Path("/my out"))
 
 
 @pytest.mark.parametrize(("place", "base"), [({}, 20_000 + 200 * (4711 % 60)), ({"port_base": 9000}, 9000), ({"port": 29500}, None)])

@@ -6,7 +6,8 @@ import pytest
 
 from seatrial.observe.progress import DiskUsage, LastStep, Progress, RankState
 from seatrial.observe.stall import Stall
-from seatrial.observe.watchdog import GIB, alarm, halt_step
+from seatrial.observe.training_health import HealthSample
+from seatrial.observe.watchdog import GIB, HealthWatch, alarm, halt_step
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.plan import LimitsSpec
 from tests.unit.observe.simulated_run import WALL_0, Rank, progress_at
@@ -164,3 +165,27 @@ def test_no_rank_has_begun_it_in_a_run_that_goes_on() -> None:
         soon = max(rank.state(t + 1.0)[0] or 0 for rank in ranks)
         late = max(rank.state(t + 3.0)[0] or 0 for rank in ranks)
         assert soon + 1 < chosen <= late
+
+
+def test_a_throughput_that_has_fallen_for_a_minute_is_an_alarm_of_its_own() -> None:
+    watch = HealthWatch(LimitsSpec())
+    speeds = [*[1000.0] * 20, *[50.0] * 59, 900.0, *[50.0] * 60]
+    found = [watch.check(Progress(health=HealthSample(step=step, tokens_per_s=speed))) for step, speed in enumerate(speeds)]
+    assert not any(any(pair) for pair in found[:-1]), "59 slow samples are none, and one quick sample begins anew"
+    ends, warning = found[-1]
+    assert ends is not None and warning is None
+    assert (ends.cause, ends.outcome) == (Cause.THROUGHPUT_FLATLINE, Outcome.FAILED) and "median before: 1,000" in ends.text
+
+
+def test_gates_count_once_for_each_time_they_were_measured() -> None:
+    def collapsed(step: int, measured: int) -> Progress:
+        return Progress(health=HealthSample(step=step, gates={"entropy_mean": 0.01}, gates_step=measured))
+
+    repeated, measured, off = HealthWatch(LimitsSpec()), HealthWatch(LimitsSpec(health="warn")), HealthWatch(LimitsSpec(health=None))
+    # Three heartbeats between two measurements say the same thing three times.
+    assert not any(any(repeated.check(collapsed(step, 0))) for step in range(9))
+    ends, warning = [measured.check(collapsed(step, step)) for step in range(3)][-1]
+    assert ends is None and warning is not None and warning.cause is Cause.GATE_COLLAPSE
+    assert not any(any(off.check(collapsed(step, step))) for step in range(9))
+    nan = HealthWatch(LimitsSpec()).check(Progress(health=HealthSample(step=1, loss=float("nan"))))
+    assert nan == (None, None), "the workload decides what a loss that is not finite means"

@@ -212,6 +212,7 @@ NUMBERS = {
     },
     "sparse_lm_smoke": {"loss_fall_pct": 1, "tokens_per_s": 10, "loss_finite": None},
     "sft_smoke": {"failed_runs": 0, "steps_done": 10, "loss_finite": None},
+    "sft_scaling": {"failed_runs": 0, "scaling_efficiency": 0.8, "startup_s": 300, "loss_finite": None},
     "inference_server": {"ttft_p99_ms": 2000, "tpot_p99_ms": 100},
     "inference_interactive": {"ttft_p99_ms": 500, "tpot_p99_ms": 30},
     "inference_accuracy": {"reported.rouge1": 38.391408, "reported.rougeLsum": 35.43507, "reported.gen_len": 7350879.6},

@@ -135,6 +135,16 @@ def test_what_this_machine_or_each_node_has(place: dict[str, Any], capacity: Cap
 
 Resolved = Callable[..., CampaignPlan]
 
+
+@pytest.mark.parametrize(
+    ("place", "layouts"), [({"gpus_per_node": 8}, {(1, 8), (2, 16)}), ({}, {(1, 1), (2, 2)}), ({"ranks": 4}, {(1, 4), (2, 4)})]
+)
+def test_jobs_of_one_node_and_of_two(place: dict[str, Any], layouts: set[tuple[int, int]], resolved: Resolved) -> None:
+    runs = resolved({**PLAN, "place": {"kind": "slurm", **place}, "axes": {"place.nodes": [1, 2]}}).runs
+    assert {(run.place.nodes, run.place.ranks) for run in runs} == layouts and {run.group for run in runs} == {"nodes1", "nodes2"}
+    assert len({run.hash for run in runs}) == 2
+
+
 HEAD = "name: x\nworkload: dummy\n"
 ON = "kind: hostfile, hostfile: hosts"
 HOSTFILE = "node1 slots=2\nnode2 slots=4\n"
@@ -149,6 +159,11 @@ MESSAGES = {
     "place: {python: /usr/bin/python3}": "place.python: belongs to `kind: hostfile` or `kind: pernode`",
     "place: {kind: pernode, nodes: 2, hostfile: hosts}": "place.hostfile: belongs to `kind: hostfile`",
     f"place: {{{ON}, nodes: 2}}": "place.nodes: belongs to `kind: pernode`",
+    "place: {allocation: campaign}": "place.allocation: belongs to `kind: slurm`",
+    "place: {kind: slurm, allocation: job}": "place.allocation: unknown: 'job'; known: campaign, current, run",
+    "place: {kind: slurm, allocation: campaign, jobs: 2}": "place.jobs: allocation: campaign runs one after another on the same nodes",
+    "axes: {place.node: [n1, n2]}\nplace: {kind: slurm, allocation: campaign}": "axes.place.node: allocation: campaign runs one",
+    "axes: {place.nodes: [1, 2]}\nplace: {kind: slurm, allocation: campaign}": "axes.place.nodes: allocation: campaign runs one",
     "place: hostfile": "place.hostfile: name the file that lists the hosts, such as /etc/deepspeed/hostfile",
     "place: pernode": "place.nodes: is missing",
     "place: {kind: pernode, nodes: 3, ranks: 4}": "place.ranks: 4 ranks do not divide evenly over 3 nodes (place.nodes); use 3 or 6",
@@ -171,6 +186,11 @@ MESSAGES = {
     f"env: {{MASTER_PORT: '1'}}\nplace: {{{ON}, ranks: 4}}": "env.MASTER_PORT: is set from place.port",
     f"env: {{RANK: '1'}}\nplace: {{{ON}}}": "env.RANK: is set for each rank at its start",
     f"env: {{CUDA_VISIBLE_DEVICES: '1'}}\nplace: {{{ON}, ranks: 4, exclude: 'n1:0'}}": "env.CUDA_VISIBLE_DEVICES: is set from place.",
+    "axes: {place.nodes: [1, 2]}\nplace: {kind: pernode, nodes: 2}": "axes.place.nodes: is for jobs: `place: {kind: slurm}`",
+    "axes: {place.nodes: [1, 2]}\nplace: {kind: slurm, nodes: 2}": "axes.place.nodes: is fixed by `place.nodes` and varied as an axis",
+    "axes: {place.nodes: [1, 0]}\nplace: slurm": "axes.place.nodes[1]: must be a number of nodes, 1 or more, not 0",
+    "axes: {place.nodes: [1, 2], place.node: [n1]}\nplace: slurm": "axes.place.node: is for jobs of one node",
+    "axes: {place.nodes: [1, 2]}\nplace: {kind: slurm, ranks: 3}": "place.ranks: 3 ranks do not divide evenly over 2 nodes",
 }
 # As the version before many hosts made them.
 OF_TWO_RANKS, OF_TWO_GPUS = "52469684b28c6d19", "df4e62b60b93b687"
@@ -210,11 +230,15 @@ def test_keys_that_contradict_each_other(text: str, message_of: Callable[..., st
     assert message_of(f"{HEAD}{text}\n").partition(": ")[2].startswith(MESSAGES[text])
 
 
-def test_a_launcher_of_programs_has_one_machine(message_of: Callable[..., str]) -> None:
-    text = f"name: x\nworkload: {{script: ./t.sh}}\nlauncher: command\nplace: {{{ON}, ranks: 2}}\n"
-    assert message_of(text).endswith(
-        "launcher.kind: 'command' starts one program on this machine; on many hosts use python, torchrun or deepspeed"
-    )
+@pytest.mark.parametrize("place", [f"{{{ON}, ranks: 2}}", "{kind: slurm, nodes: 2}"])
+def test_a_launcher_of_programs_has_one_host(place: str, message_of: Callable[..., str]) -> None:
+    text = f"name: x\nworkload: {{script: ./t.sh}}\nlauncher: command\nplace: {place}\n"
+    assert message_of(text).endswith("launcher.kind: 'command' starts one program on one host; on many use python, torchrun or deepspeed")
+
+
+def test_a_program_can_be_a_job_of_one_node(resolved: Resolved) -> None:
+    plan = {"name": "x", "workload": {"script": "./t.sh"}, "launcher": "command", "place": "slurm"}
+    assert resolved(plan).runs[0].launcher.kind == "command"
 
 
 @pytest.mark.parametrize(("kind", "option"), [(kind, option) for kind, args in LAUNCHERS.items() for option in args])

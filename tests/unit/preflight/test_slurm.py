@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.machine.slurm import Answer
 from seatrial.preflight import slurm
 from seatrial.preflight.definitions import Need
-from seatrial.records.plan import SLURM, PlaceSpec
+from seatrial.records.plan import SLURM, PlaceSpec, SlurmSpec
 
 NO_CONFIGURATION = "sinfo: error: fetch_config: DNS SRV lookup failed\nsinfo: fatal: Could not establish a configuration source"
 NO_CONTROLLER = "sinfo: error: Unable to contact slurm controller (connect failure)"
@@ -25,3 +26,32 @@ def test_programs_without_a_cluster_are_refused_and_a_silent_controller_is_waite
     need = Need(output=Path.cwd(), jobs=(PlaceSpec(kind=SLURM),), caller={"PATH": str(tmp_path)})
     checks = [check for check in slurm.check_slurm(need) if check.name != slurm.VISIBLE.name]
     assert [check.name for check in checks if not check.ok] == failed
+
+
+@pytest.mark.parametrize(
+    ("answer", "ok", "found"),
+    [
+        (Answer(returncode=0, stdout="node1\n"), True, "is seen by node1"),
+        (Answer(returncode=66, stdout="node1\n"), False, "node1 does not see"),
+        # No node was free, or the nodes cannot reach this host: unknown stays unknown.
+        (Answer(returncode=1, stderr="srun: error: Unable to allocate resources"), False, "unknown whether"),
+        (Answer(returncode=None, stderr="no answer"), False, "unknown whether"),
+    ],
+)
+def test_a_node_answers_whether_it_sees_the_folder(answer: Answer, ok: bool, found: str, tmp_path: Path) -> None:
+    unknown = slurm.VISIBLE.result(False, "unknown whether the nodes have it", refuses=False)
+    need = Need(output=tmp_path / "out", jobs=(PlaceSpec(kind=SLURM, slurm=SlurmSpec(partition="gpu")),))
+    asked: list[list[str]] = []
+
+    def call(argv: list[str], timeout_s: float) -> Answer:
+        asked.append(argv)
+        assert Path(argv[-1]).parent == tmp_path and Path(argv[-1]).exists()
+        return answer
+
+    (check,) = slurm.look_from_a_node(need, [unknown], call)
+    assert (check.ok, found in check.found) == (ok, True)
+    assert check.refuses == (found != "unknown whether") and "--partition=gpu" in asked[0]
+    assert not list(tmp_path.iterdir())
+    # What is known is not asked again.
+    known = slurm.VISIBLE.result(True, "nfs4")
+    assert slurm.look_from_a_node(need, [known], call) == [known] and len(asked) == 1

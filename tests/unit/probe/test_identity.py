@@ -13,7 +13,7 @@ import pytest
 
 import seatrial.probe
 from seatrial.probe import Probe, StepRecord
-from seatrial.probe.identity import identify
+from seatrial.probe.identity import identify, process_group
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,10 @@ CALLS = {
 }
 PROPERTIES = ("active", "halted")
 STEP_RECORD = ("iter_ms", "loss", "m", "paused_s", "phases_ms", "samples", "step", "t", "tokens")
-CALLBACKS = ("hf", "lightning")
+CALLBACKS = {
+    "hf": "self, run_dir: str | Path | None=None, *, probe: Probe | None=None",
+    "lightning": "self, run_dir: str | Path | None=None",
+}
 
 
 def test_the_package_offers_two_names() -> None:
@@ -182,13 +185,13 @@ def test_the_fields_of_a_step_record() -> None:
 
 
 @pytest.mark.parametrize("module", CALLBACKS)
-def test_each_trainer_has_one_callback_with_one_option(module: str) -> None:
+def test_each_trainer_has_one_callback_with_the_promised_options(module: str) -> None:
     """Read, not imported: the Trainers are not installed everywhere."""
     tree = ast.parse((ROOT / "src" / "seatrial" / "probe" / f"{module}.py").read_text())
     callback = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "SeatrialCallback")
     made = next(node for node in callback.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     assert ast.get_docstring(callback)
-    assert ast.unparse(made.args) == "self, run_dir: str | Path | None=None"
+    assert ast.unparse(made.args) == CALLBACKS[module]
 
 
 @pytest.mark.parametrize("name", [*CALLS, *PROPERTIES, "Probe", "StepRecord", *STEP_RECORD])
@@ -200,3 +203,43 @@ def test_the_page_names_it(name: str) -> None:
 @pytest.mark.parametrize("module", CALLBACKS)
 def test_the_page_names_each_callback(module: str) -> None:
     assert f"from seatrial.probe.{module} import SeatrialCallback" in PAGE.read_text()
+
+
+class FakeDistributed:
+    """What the probe asks of torch.distributed."""
+
+    def __init__(self, backend: str = "gloo") -> None:
+        self.backend, self.initialized = backend, False
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return self.initialized
+
+    def get_backend(self) -> str:
+        return self.backend
+
+    def get_backend_config(self) -> str:
+        return "cpu:gloo,cuda:nccl"
+
+    def get_world_size(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "env", "group"),
+    [
+        ("gloo", {"GLOO_SOCKET_IFNAME": "eth0"}, {"backend": "gloo", "size": 2, "transport": "TCP", "interface": "eth0"}),
+        ("nccl", {"NCCL_SOCKET_IFNAME": "^lo"}, {"backend": "nccl", "size": 2, "transport": None, "interface": "^lo"}),
+        ("undefined", {}, {"backend": "cpu:gloo,cuda:nccl", "size": 2, "transport": None, "interface": None}),
+    ],
+)
+def test_the_process_group_once_it_is_initialised(
+    monkeypatch: pytest.MonkeyPatch, backend: str, env: dict[str, str], group: dict[str, object]
+) -> None:
+    distributed = FakeDistributed(backend)
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+    assert process_group(env) is None
+    distributed.initialized = True
+    assert process_group(env) == group

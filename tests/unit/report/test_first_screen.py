@@ -12,7 +12,7 @@ from rich.console import Console
 
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.caution import Caution
-from seatrial.records.measure import GroupStability, JitterCause, StabilityVerdict
+from seatrial.records.measure import Estimate, GroupStability, GroupSummary, JitterCause, StabilityVerdict
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Advice, CampaignVerdict, Criterion, Finding, Verdict
@@ -261,3 +261,41 @@ def test_names_that_would_be_cut_alike_begin_where_they_differ() -> None:
     assert len(set(shown[1:4])) == 3 and all(len(one) <= 24 for one in shown)
     assert shown[3].startswith("…e_lr2e-4_")
     assert shortened_names(["a" * 30 + "1", "b" * 30 + "2"], 9) == ["aaaa…aaa1", "bbbb…bbb2"]
+
+
+def node_summary(number: int) -> GroupSummary:
+    return dataclasses.replace(factory.summary("mb16_nw2"), group=f"n{number}", axes={"place.node": f"node{number}"})
+
+
+def by_node(ratios: list[tuple[float, float] | None], higher_is_better: bool = True) -> CampaignResults:
+    """The same job on node1 and on: each one's interval of its ratio to node1's figure; None for a single run."""
+    rows = [factory.ranked(1, node_summary(1))]
+    for number, interval in enumerate(ratios, 2):
+        ends = interval or (0.5, 0.5)
+        found = Estimate(mean=sum(ends) / 2, low=interval and interval[0], high=interval and interval[1], n=6)
+        rows.append(factory.ranked(number, node_summary(number), ratio=found))
+    ranking = factory.ranking(groups=tuple(rows), off_lane=(), recommended="n1", higher_is_better=higher_is_better)
+    return dataclasses.replace(passed(), ranking=ranking)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "higher_is_better", "word", "text"),
+    [
+        ([(0.33, 0.35)], True, "slow node", "node2, 66.0 % slower than node1 (95 %: 65.0 to 67.0 %), 1,270 samples/s"),
+        # Seconds: twice as long is half as fast.
+        ([(2.0, 2.0)], False, "slow node", "node2, 50.0 % slower than node1 (95 %: 50.0 to 50.0 %)"),
+        ([(0.99, 0.995), (0.98, 0.99), (0.8, 0.82)], True, "slow node", "node4, 19.0 % slower than node1"),
+        # Significantly slower, and by no more than nodes of one kind differ.
+        ([(0.985, 0.995)], True, "no slow node", "of 2; the last is node2, 1.0 % slower than node1 (95 %: 0.5 to 1.5 %)"),
+        # It may be slow, and may not.
+        ([(0.80, 1.02)], True, "slow node unknown", "it may be node2, 9.0 % slower than node1 (95 %: -2.0 to 20.0 %)"),
+        ([None], True, "slow node unknown", "one run on a node proves nothing: raise repeats"),
+    ],
+)
+def test_a_campaign_over_nodes_says_which_is_slow(
+    ratios: list[tuple[float, float] | None], higher_is_better: bool, word: str, text: str
+) -> None:
+    results = by_node(ratios, higher_is_better)
+    part = headline(results)[1]
+    assert part.word == word and part.text.startswith(text)
+    assert any(line.startswith(word) for line in printed(results, 160))

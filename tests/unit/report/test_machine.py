@@ -36,6 +36,7 @@ from seatrial.report.view.machine import (
     hosts_of,
     hosts_sentence,
     machines,
+    memory_lines,
     pooled_quality,
     smoke_records,
     why_no_eta,
@@ -339,3 +340,19 @@ def test_means_are_averaged_peaks_are_highest_and_counts_are_summed() -> None:
     assert header == "| group | GPU % | hottest °C | gaps | own cost % | runs |"
     assert [row for row in rows if row.endswith("| 85.00 | 70 | 3 | 0.5000 | 2 |")]
     assert explained == TELEMETRY_EXPLAINED
+
+
+def test_observed_gpu_memory_stands_beside_its_forecast() -> None:
+    """Only where the workload forecasts it: settings of another version, and runs without samples, have none."""
+    found = factory.results()
+    settings: dict[str, Scalar] = {"d_model": 1024, "n_heads": 16, "n_layers": 12, "device": "cuda"}
+    runs = tuple(
+        replace(run, attempt=replace(run.attempt, spec=replace(run.attempt.spec, settings=settings)), measure=replace(run.measure, **seen))
+        for run in found.runs
+        if run.measure is not None
+        for seen in ({"telemetry": {"gpu_mem_peak_mib": 4096.0} if run.attempt.spec.group == "mb16_nw2" else {}},)
+    )
+    (line,) = memory_lines(replace(found, runs=runs))
+    assert line.startswith("GPU memory of mb16_nw2: forecast ") and "GiB, observed 4.0 (" in line
+    assert line in "\n".join(telemetry_section(replace(found, runs=runs)))
+    assert memory_lines(found) == []

@@ -121,10 +121,14 @@ NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 
 def file_names(owner: type) -> list[str]:
-    return [value.name for value in vars(owner).values() if isinstance(value, paths._InFolder)]
+    values = [value for base in owner.__mro__ for value in vars(base).values()]
+    return [value.name for value in values if isinstance(value, paths._InFolder)]
 
 
-@pytest.mark.parametrize("owner", [paths.CampaignPaths, paths.AttemptPaths])
+OWNERS = (paths.CampaignPaths, paths.AttemptPaths, paths.AllocationPaths, paths.StagesPaths)
+
+
+@pytest.mark.parametrize("owner", OWNERS)
 def test_every_file_is_described(owner: type) -> None:
     known = {name.rstrip("/") for name in NAMED}
     assert [name for name in file_names(owner) if name not in known] == []
@@ -151,15 +155,16 @@ def names_in_source(*packages: str) -> set[str]:
 def test_no_file_is_described_that_nobody_writes() -> None:
     described = {name for name in NAMED if re.fullmatch(r"\.?[a-z_0-9.]+\.(csv|tsv|json|jsonl|md|env|txt|log|sh|lock)", name)}
     known = {
-        *file_names(paths.CampaignPaths),
-        *file_names(paths.AttemptPaths),
+        *(name for owner in OWNERS for name in file_names(owner)),
         "events_rank0.jsonl",
         "heartbeat_rank0.jsonl",
         "rank0.txt",
         "pid4711.txt",
         "mem_boot.txt",
         "mem_boot.json",
-        *("parity.log", "v2.log", "fused_table.csv"),
-        *names_in_source("seatrial_workloads/sparse_lm", "seatrial_runbooks/sparse_lm"),
+        # StagesPaths.log names them by stage.
+        *("snapshot.log", "parity.log", "v2.log", "acceptance.log"),
+        "fused_table.csv",
+        *names_in_source("seatrial_workloads/sparse_lm", "seatrial_runbooks/sparse_lm", "seatrial_workloads/sft"),
     }
     assert described - known == set()

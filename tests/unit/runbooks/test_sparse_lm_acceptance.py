@@ -1,4 +1,4 @@
-"""The acceptance table over what phases left: what fails, what is open, what was not tested, and why."""
+"""The acceptance table over what stages left: what fails, what is open, what was not tested, and why."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from seatrial_runbooks.sparse_lm.acceptance import Row, acceptance_rows, exit_code
-from seatrial_runbooks.sparse_lm.phases import PHASES, RECORDS, Target
-from seatrial_runbooks.sparse_lm.validate import main
+from seatrial.core.paths import StagesPaths
+from seatrial_runbooks.sparse_lm.acceptance import Row, Target, acceptance_rows, exit_code
+from seatrial_runbooks.sparse_lm.deliverables import main
 
-GPUS = {"cpu": False, "num_gpus": 2}
+STAGES = ("snapshot", "parity", "baseline", "buckets", "audit", "v2", "nvtx", "scaling", "fused", "long-run")
 V2, BUCKET, PROFILE = "selection v2 at least", "a bucket size selected", "the host's share"
 INTERVAL, NO_INTERVAL = {"mean": 0.99, "low": 0.98, "high": 1.01}, {"mean": 0.99, "low": None, "high": None}
 BEST = {"group": "bucket50", "tied": True, "can_win": True, "ratio": None}
@@ -26,10 +26,15 @@ def write(path: Path, content: Any) -> None:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Target:
-    """Every phase was run and left nothing."""
-    for phase in PHASES:
-        write(tmp_path / RECORDS / f"{phase.name}.json", {"exit_code": 0, "why": ""})
-    return Target(out=tmp_path, **GPUS)
+    """Every stage was run and left nothing."""
+    note(tmp_path)
+    return Target(out=tmp_path, cpu=False)
+
+
+def note(out: Path, **not_run: str) -> None:
+    """stages.json with those that were not run, and why."""
+    records = {name: {"exit_code": None if name in not_run else 0, "why": not_run.get(name, "")} for name in STAGES}
+    write(StagesPaths(out).stages, {"name": "validation", "stages": records})
 
 
 def row(target: Target, criterion: str) -> Row:
@@ -37,19 +42,19 @@ def row(target: Target, criterion: str) -> Row:
     return found
 
 
-def attempt(target: Target, phase: str) -> Path:
-    folder = target.campaign(phase).folder / "one_r0" / "attempt-1"
+def attempt(target: Target, stage: str) -> Path:
+    folder = target.campaign(stage).folder / "one_r0" / "attempt-1"
     folder.mkdir(parents=True)
     return folder
 
 
-def test_a_phase_that_left_nothing_has_failed_and_one_that_was_not_run_is_not_tested(target: Target) -> None:
+def test_a_stage_that_left_nothing_has_failed_and_one_that_was_not_run_is_not_tested(target: Target) -> None:
     rows = acceptance_rows(target)
     assert {row.status for row in rows if row.criterion.startswith(("baseline", "near-linear", "long run", "fused", BUCKET))} == {"FAIL"}
     assert exit_code(rows) == 2
-    write(target.out / RECORDS / "scaling.json", {"exit_code": None, "why": "needs 2 GPUs, and this is 1 GPU"})
+    note(target.out, scaling="needs 2 GPUs, and this machine has 1 GPU")
     found = row(target, "near-linear scaling")
-    assert (found.status, found.found) == ("NOT TESTED", "needs 2 GPUs, and this is 1 GPU")
+    assert (found.status, found.found) == ("NOT TESTED", "needs 2 GPUs, and this machine has 1 GPU")
 
 
 def test_a_failed_baseline_is_a_row_of_its_own(target: Target) -> None:
@@ -111,10 +116,7 @@ def test_buckets_of_one_rank_and_a_profile_on_a_gpu(target: Target) -> None:
         assert row(target, PROFILE).found == f"host share {share} %; nsa.sel.ranges_v2 present; top frame loop"
 
 
-def test_figures_of_the_cpu_are_not_judged_as_those_of_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tables = ["--only", "acceptance", "--out", str(tmp_path / "out")]
-    assert main([*tables, "--cpu"]) == 3
-    assert main(tables) == 1
-    assert "has a validation on the CPU: add --cpu, or give another --out" in capsys.readouterr().err
-    assert main(["--only", "acceptence"]) == 1
-    assert "did you mean 'acceptance'" in capsys.readouterr().err
+def test_without_any_stage_the_table_is_not_tested_and_the_index_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--cpu", "--out", str(tmp_path)]) == 3
+    assert "0 PASS, 0 FAIL, 0 INCONCLUSIVE" in capsys.readouterr().out
+    assert "(acceptance.md)" in (tmp_path / "deliverables" / "index.md").read_text()

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from seatrial.agent import slurm_node
 from seatrial.campaign.job import run_attempt
 from seatrial.campaign.lock import hold_lock
 from seatrial.core.errors import CampaignError, LaunchError
 from seatrial.core.files import write_private_json
-from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.core.paths import TRIAL_PREFIX, AttemptPaths, CampaignPaths
 from seatrial.core.private_files import NotPrivateError, is_own, read_private_json
 from seatrial.launch.places.hosts import write_connection_files
-from seatrial.launch.places.slurm import submit
+from seatrial.launch.places.slurm import submit, submitted
 from seatrial.machine.slurm import Answer
 from seatrial.records.codec import to_json
-from seatrial.records.job import JobOrder
+from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from tests.unit.agent.running import Node, order_for
 from tests.unit.launch.test_slurm_place import SPEC
 
@@ -163,21 +165,58 @@ def test_a_job_runs_no_order_of_others(folder: Path, plant: Plant) -> None:
     assert not attempt.job_start.exists()
 
 
+@pytest.mark.parametrize("plant", PLANTED)
+def test_no_job_is_cancelled_or_followed_by_a_number_of_others(folder: Path, plant: Plant) -> None:
+    attempt = AttemptPaths(folder / "run" / "attempt-1")
+    attempt.folder.mkdir(parents=True)
+    attempt.folder.chmod(0o777)
+    for path, record in ((attempt.job_start, StartedJob(job="4711", started_t=0.0)), (attempt.job, SubmittedJob(job="4711"))):
+        plant(path, json.dumps(to_json(record)))
+        with pytest.raises(LaunchError, match=str(path)):
+            submitted(attempt)
+
+
+def test_the_trial_file_of_a_node_is_written_through_no_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = folder.parent / "of-the-user"
+    target.write_text("kept")
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setattr(slurm_node, "SEEN_TIMEOUT_S", 0.0)
+    link = folder / f"{TRIAL_PREFIX}12-{socket.gethostname()}"
+    run_as_nobody("import os, sys; os.symlink(sys.argv[1], sys.argv[2])", target, link)
+    assert slurm_node.facts(folder, 1)["problem"] and target.read_text() == "kept"
+    link.unlink()
+    assert slurm_node.facts(folder, 1)["problem"] == "" and not link.stat().st_mode & 0o077
+
+
+def test_sbatch_gets_the_script_itself_and_not_a_name_that_others_could_replace(folder: Path) -> None:
+    folder.chmod(0o755)
+    attempt = AttemptPaths(folder / "run" / "attempt-1")
+    attempt.folder.mkdir(parents=True)
+    given: list[tuple[Sequence[str], str]] = []
+
+    def call(argv: Sequence[str], text: str) -> Answer:
+        given.append((argv, text))
+        return Answer(returncode=0, stdout="4711\n")
+
+    submit(attempt, JobOrder(spec=SPEC), call)
+    assert given == [(["sbatch", "--parsable"], attempt.job_script.read_text())]
+
+
 def test_no_job_is_submitted_from_a_folder_of_everybody(folder: Path) -> None:
     attempt = AttemptPaths(folder / "run" / "attempt-1")
     attempt.folder.mkdir(parents=True)
-    submitted: list[object] = []
+    taken: list[object] = []
 
-    def call(argv: object) -> Answer:
-        submitted.append(argv)
+    def call(argv: object, text: str) -> Answer:
+        taken.append(argv)
         return Answer(returncode=0, stdout="4711\n")
 
     with pytest.raises(LaunchError, match=f"{folder} can be written by every user"):
         submit(attempt, JobOrder(spec=SPEC), call)
-    assert not submitted
+    assert not taken
     folder.chmod(0o755)
     submit(attempt, JobOrder(spec=SPEC), call)
-    assert submitted and [stat.S_IMODE(path.stat().st_mode) for path in (attempt.job_order, attempt.job_script)] == [0o600, 0o700]
+    assert taken and [stat.S_IMODE(path.stat().st_mode) for path in (attempt.job_order, attempt.job_script)] == [0o600, 0o700]
 
 
 HOLD = """

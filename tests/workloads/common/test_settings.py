@@ -17,10 +17,11 @@ from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.run_folder import FIRST_EVENTS, NoSharedStartTime, check_folder_unused, holds_a_run, shared_start_t
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types, load_settings
 from seatrial_workloads.dummy.settings import Settings as DummySettings
+from seatrial_workloads.sft.settings import Settings as SftSettings
 from seatrial_workloads.sparse_lm.settings import Settings as SparseLMSettings
 from seatrial_workloads.tiny_lm.settings import Settings as TinyLMSettings
 
-BOTH = pytest.mark.parametrize("kind", [DummySettings, SparseLMSettings, TinyLMSettings])
+BOTH = pytest.mark.parametrize("kind", [DummySettings, SftSettings, SparseLMSettings, TinyLMSettings])
 
 
 @pytest.fixture(autouse=True)

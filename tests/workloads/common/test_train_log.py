@@ -143,6 +143,8 @@ def test_steps_without_phases_do_not_count():
         2, math.nan
     )
     assert line.endswith("iter_ms:p50=36.00 p90=36.00")
+    without = TimingLines(0, 10, lambda: probe_steps[1:], options=LogOptions(eta_mode="off"))
+    assert without.lines_of_step(2, 1.0) == [], "a line of nan says nothing"
     assert rank_line == "TimingRank step=2 rank=0 loss=nan data_wait=nan preprocess=nan fwd=nan bwd=nan step=nan iter=nan"
 
 

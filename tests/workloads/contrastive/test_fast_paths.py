@@ -10,12 +10,15 @@ from transformers import Wav2Vec2Config, Wav2Vec2Model
 
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.fast_paths import summarize_parts
 from seatrial_workloads.common.precision import Precision
+from seatrial_workloads.contrastive.alike import PARTS
 from seatrial_workloads.contrastive.fast import fast_paths, graphs
 from seatrial_workloads.contrastive.fast.fast_paths import capture_tower
-from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, smooth_length, why_not_matrix
+from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, why_not_matrix
 from seatrial_workloads.contrastive.fast.graphs import GraphedTower
 from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.contrastive.shapes import smooth_length
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -223,16 +226,14 @@ def test_a_part_of_the_own_list_that_the_node_does_not_have_fails_the_run():
 
 
 def test_fast_paths_itself_records_the_parts_in_use():
-    settings = Settings(fast_paths="equal:front_end,positions,text_graph")
+    setting = "equal:front_end,positions,text_graph"
     found = {
         "front_end": as_requested(True),
         "positions": Choice(True, False, "another encoder"),
         "text_graph": Choice(True, False, "no GPU"),
         "tower_graph": as_requested(False),
     }
-    assert fast_paths.summarize_parts(settings, found) == Choice(
-        "equal:front_end,positions,text_graph", "front_end", "positions: another encoder; text_graph: no GPU"
-    )
+    assert summarize_parts(setting, PARTS, found) == Choice(setting, "front_end", "positions: another encoder; text_graph: no GPU")
 
 
 def test_the_capture_sees_leaves_of_the_same_memory_without_the_hooks_of_the_parameters():

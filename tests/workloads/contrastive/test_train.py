@@ -199,7 +199,7 @@ def without_dropout(folder: Path) -> Path:
     """A tiny wav2vec2 without dropout, in a folder as the hub has them."""
     from transformers import Wav2Vec2Config, Wav2Vec2Model
 
-    from seatrial_workloads.contrastive.sources import SPEECH_CONFIGS
+    from seatrial_workloads.contrastive.shapes import SPEECH_CONFIGS
 
     none = dict.fromkeys(("hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout"), 0.0)
     torch.manual_seed(5)

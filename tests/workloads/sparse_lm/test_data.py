@@ -13,11 +13,11 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from seatrial_workloads.common.errors import StartupError  # noqa: E402
+from seatrial_workloads.sparse_lm import data as data_module  # noqa: E402
 from seatrial_workloads.sparse_lm import documents  # noqa: E402
 from seatrial_workloads.sparse_lm.data import PackedDocuments, Prefetcher, SyntheticRows, open_text, start_text, within  # noqa: E402
-from seatrial_workloads.sparse_lm.documents import LocalFiles, is_validation  # noqa: E402
+from seatrial_workloads.sparse_lm.documents import ByteTokenizer, LocalFiles, is_validation, load_tokenizer  # noqa: E402  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings, split_batch  # noqa: E402
-from seatrial_workloads.sparse_lm.tokenizers import ByteTokenizer, load_tokenizer  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks  # noqa: E402
 
 TEXTS = [f"document {number}: {'word ' * (number % 7)}" for number in range(300)]
@@ -131,6 +131,24 @@ def test_the_loader_passes_errors_on_and_has_a_timeout():
         Prefetcher(failing(), 2, pin=False).take(10)
     with pytest.raises(StartupError, match=r"opening x took longer than 0\.01 s"):
         within(0.01, threading.Event().wait, "opening x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"tokenizer": "gpt2"}, r"loading the tokenizer 'gpt2' took longer than 0\.2 s .*: give a local folder .* as data\.tokenizer"),
+        ({"dataset": "fineweb_edu"}, r"opening fineweb_edu took longer than .* s .*: use dataset=fineweb_edu_local"),
+    ],
+)
+def test_a_hub_that_never_answers_is_named_by_what_waits_for_it(monkeypatch, settings, named):
+    def wait(*args: object, **kwargs: object) -> None:
+        threading.Event().wait()
+
+    monkeypatch.setattr(data_module, "HubStream", wait)
+    original = data_module.load_tokenizer
+    monkeypatch.setattr(data_module, "load_tokenizer", lambda name: original(name) if name == "byte" else wait())
+    with pytest.raises(StartupError, match=named):
+        open_text(Settings(**settings, loader_timeout_s=0.2, seq_len=16), ALONE, print)
 
 
 def test_a_loader_that_never_yields_ends_before_step_1_unless_synthetic_text_may_take_its_place(tmp_path):

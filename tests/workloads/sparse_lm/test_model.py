@@ -13,10 +13,9 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from seatrial_workloads.sparse_lm.model import SparseLM  # noqa: E402
-from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths  # noqa: E402
+from seatrial_workloads.sparse_lm.model import STATISTICS, SparseLM  # noqa: E402
+from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_fla, choose_paths  # noqa: E402
 from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
-from seatrial_workloads.sparse_lm.statistics import STATISTICS  # noqa: E402
 from tests.workloads.sparse_lm.shapes import assert_close, documents, small  # noqa: E402
 
 SEQ_LEN = 65
@@ -226,7 +225,21 @@ def test_paths(requested: dict[str, str], device: str, seq_len: int, effective: 
 def test_choices_name_every_layer() -> None:
     choices = create().choices(SEQ_LEN)
     assert choices["layers.1.selected"].effective == "mask"
-    assert len(choices) == 2 * 5
+    assert len(choices) == 2 * 6
+
+
+@pytest.mark.parametrize(
+    ("requested", "device", "heads", "reason"),
+    [
+        ("auto", "cuda", 6, "groups of 16 query heads or a multiple, and this model has 6"),
+        ("auto", "cuda", 32, "no path calls its kernels"),
+        ("auto", "cpu", 16, "cpu: its kernels are Triton's"),
+        ("off", "cuda", 6, "as requested"),
+    ],
+)
+def test_why_flash_linear_attention_is_not_taken(requested: str, device: str, heads: int, reason: str) -> None:
+    choice = choose_fla(requested, device=device, heads_per_group=heads)
+    assert (choice.requested, choice.effective) == (requested, "off") and reason in choice.reason
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial_workloads.common.errors import StartupError
-from seatrial_workloads.sparse_lm.limits import check_long_run
+from seatrial_workloads.sparse_lm.config import check_long_run
 from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings, split_batch
 from seatrial_workloads.sparse_lm.showcase import read_start
 from seatrial_workloads.sparse_lm.variables import VARIABLES

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import signal
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -15,12 +18,18 @@ torch = pytest.importorskip("torch")
 from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial.records.halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
+from seatrial_workloads.common.distributed import Ranks  # noqa: E402
+from seatrial_workloads.common.effective import Choice, as_requested  # noqa: E402
+from seatrial_workloads.common.engines import EngineOptions, ddp  # noqa: E402
+from seatrial_workloads.common.engines.step_graph import unchanged  # noqa: E402
+from seatrial_workloads.common.precision import Precision  # noqa: E402
 from seatrial_workloads.sparse_lm import model as model_module  # noqa: E402
 from seatrial_workloads.sparse_lm import train as trainer_module  # noqa: E402
 from seatrial_workloads.sparse_lm.audit import backend_of, summarize_trace  # noqa: E402
+from seatrial_workloads.sparse_lm.compiled_step import why_no_graph  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import masked, tiles  # noqa: E402
 from seatrial_workloads.sparse_lm.paths import choose_paths  # noqa: E402
-from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo  # noqa: E402
+from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo, fallback_counts  # noqa: E402
 from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE  # noqa: E402
@@ -106,6 +115,23 @@ def test_halt_ends_all_ranks_at_the_same_step_and_a_stale_one_none(two_ranks):
     assert "[halt] ignored .HALT: it is for run another-run" in (two_ranks / "stale" / "train.log").read_text()
 
 
+PROCEDURE_COUNTERS = [
+    *("selection_triton_fails", "selection_cuda_fails", "selection_pack_fails", "selection_mask_fails"),
+    *("compressed_fa2_fails", "sliding_fa2_fails", "total_fallbacks"),
+]
+
+
+def dtypes_of(folder):
+    return (folder / "dtypes_report.txt").read_text()
+
+
+def test_a_path_that_was_not_taken_is_counted_by_layer():
+    auto, flex = Choice("auto", "mask", "cpu"), Choice("flex", "mask", "no backward on cpu")
+    choices = {"layers.0.selected": flex, "layers.1.selected": flex, "layers.0.window": auto, "selected_path": flex, "compile": auto}
+    counts = fallback_counts(choices | {"compile": Choice(True, False, "no compiler")})
+    assert {name: count for name, count in counts.items() if count} == {"selection_flex_fails": 2, "compile_fails": 1, "total_fallbacks": 3}
+
+
 def test_the_files_of_a_run(alone):
     training, statistics = rows(alone), rows(alone, "k_stats.csv")
     assert list(training[0])[:4] == ["step", "loss", "lr", "toks_per_s"] and {row["run_id"] for row in training} == {RUN_ID}
@@ -117,6 +143,11 @@ def test_the_files_of_a_run(alone):
     assert environment["run_id"] == metrics["run_id"] == RUN_ID and environment["out_dir"] == str(alone)
     assert environment["settings"]["dim"] == 32 and environment["effective"]["selected_path"]["effective"] == "mask"
     assert metrics["loss_last"] == pytest.approx(float(training[-1]["loss"]), abs=1e-6) and metrics["steps"] == 6
+    (counters,) = {tuple(row.items())[1:-1] for row in rows(alone, "fallback_counters.csv")}
+    assert list(dict(counters))[:7] == PROCEDURE_COUNTERS and set(dict(counters).values()) == {"0"}
+    assert re.search(r"^weights torch.float32: \d+ tensors, [\d,]+ values, [\d.]+ MiB, first embedding", dtypes_of(alone), re.MULTILINE)
+    state = dict(line.split(" ", 1) for line in (alone / "opt_state_mb.txt").read_text().splitlines())
+    assert state["run_id"] == RUN_ID and state["exp_avg"] == state["exp_avg_sq"] != "0.000 MiB"
     names = {path.name for path in alone.iterdir()}
     assert names >= {"mem_boot.txt", "mem_boot.json", "mem_step1.json", "heartbeat_rank0.jsonl", "tb", "sdpa_audit.json"}
     progress = [json.loads(line) for line in (alone / "heartbeat_rank0.jsonl").read_text().splitlines() if '"progress"' in line][-1]
@@ -152,6 +183,115 @@ def test_flex_attention_is_compiled_in_a_pause_before_the_first_step(tmp_path, m
     run(ALONE, tmp_path, {**TINY, "steps": 2})
     assert [(event["name"], event["step"]) for event in events(tmp_path, "pause")] == [("compile", 0)]
     assert len(calls) == 2 * 3, "two layers: once to compile, and in each of two steps"
+
+
+class ReplayedOnCpu:
+    """In place of `StepGraph`: its interface, without a graph."""
+
+    def __init__(self, step, optimizer, inputs):
+        self.step = step
+        with unchanged(optimizer):
+            step(inputs)
+
+    def __call__(self, inputs):
+        return self.step(inputs)
+
+
+def test_a_captured_step_has_the_curve_statistics_and_end_of_the_eager_one(tmp_path, monkeypatch):
+    """Schedule, statistics, resume and faults around the graph, on the CPU; tests/gpu has the graph itself."""
+    settings = {**TINY, "steps": 6, "log_every": 3, "fused_adam": True, "checkpoint_every": 3, "checkpoint_keep": 5, "eval_every": 4}
+    run(ALONE, tmp_path / "eager", settings)
+    monkeypatch.setattr(ddp, "StepGraph", ReplayedOnCpu)
+    monkeypatch.setattr(ddp.DdpEngine, "cannot_capture", None)
+    captured = {**settings, "cuda_graph": True}
+    run(ALONE, tmp_path / "captured", captured)
+    for file in ("training.csv", "k_stats.csv", "val.csv"):
+        kept = ("step", "loss", "lr", "grad_norm", "k_mean", "gate_entropy_mean", "val_loss")
+        one, other = (
+            [float(row[name]) for row in rows(tmp_path / folder, file) for name in kept if name in row] for folder in ("captured", "eager")
+        )
+        assert one == pytest.approx(other, rel=1e-4)
+    for source, resumed in (("captured", settings), ("eager", captured)):
+        run(ALONE, tmp_path / f"after {source}", {**resumed, "resume_from": str(tmp_path / source / "checkpoints" / "ckpt_iter_2")})
+        assert losses(tmp_path / f"after {source}") == pytest.approx(losses(tmp_path / "eager")[3:], rel=1e-4)
+    assert run(ALONE, tmp_path / "nan", {**captured, "fault": "nan@4"}) == "nan_loss"
+    pauses = [event["name"] for event in events(tmp_path / "captured", "pause")]
+    assert pauses[0] == "cuda_graph" and effective(tmp_path / "captured", "cuda_graph")[:2] == (True, True)
+
+
+class FailsToCapture:
+    """In place of `StepGraph`: an operator that waits for the GPU, between backward and update."""
+
+    def __init__(self, step, optimizer, inputs):
+        with unchanged(optimizer):
+            step(inputs)
+            optimizer.step = mock.Mock(side_effect=RuntimeError("operation not permitted when stream is capturing"))
+            try:
+                step(inputs)
+            finally:
+                del optimizer.step
+
+
+def test_a_capture_that_fails_leaves_the_eager_training(tmp_path, monkeypatch):
+    settings = {**TINY, "steps": 3, "fused_adam": True}
+    run(ALONE, tmp_path / "eager", settings)
+    monkeypatch.setattr(ddp, "StepGraph", FailsToCapture)
+    monkeypatch.setattr(ddp.DdpEngine, "cannot_capture", None)
+    run(ALONE, tmp_path / "failed", {**settings, "cuda_graph": True})
+    reason = "the capture failed: RuntimeError: operation not permitted when stream is capturing"
+    assert effective(tmp_path / "failed", "cuda_graph") == (True, False, reason)
+    assert losses(tmp_path / "failed") == pytest.approx(losses(tmp_path / "eager"), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "requested", "reason"),
+    [
+        ({}, "auto", "cpu: CUDA graphs need CUDA"),
+        ({"cuda_graph": True}, True, "cpu: CUDA graphs need CUDA"),
+        ({"cuda_graph": False}, False, "as requested"),
+    ],
+)
+def test_no_graph_on_a_cpu(tmp_path, changed, requested, reason):
+    run(ALONE, tmp_path, {**TINY, "steps": 1, **changed})
+    assert effective(tmp_path, "cuda_graph") == (requested, False, reason)
+
+
+@pytest.mark.parametrize(
+    ("changed", "compiled", "reason"),
+    [
+        ({}, False, "use compile=true, or cuda_graph=true"),
+        ({}, True, ""),
+        ({"cuda_graph": True}, False, ""),
+        ({"cuda_graph": True, "profile": True}, True, "profile names the stages"),
+        ({"cuda_graph": True, "ranges": "v1"}, True, "works on the host"),
+    ],
+)
+def test_why_a_step_is_not_captured_on_a_gpu(changed, compiled, reason):
+    settings = Settings(**changed)
+    choices = {"compile": Choice(compiled, compiled, ""), "prefill": as_requested("batched"), "ranges": as_requested(settings.ranges)}
+    found = why_no_graph(settings, choices, None)
+    assert reason in found if reason else not found
+
+
+@pytest.mark.parametrize(
+    ("device", "world_size", "options", "precision", "reason"),
+    [
+        ("cuda", 1, {}, "bf16", None),
+        ("cuda", 2, {}, "bf16", "2 ranks: DDP's exchange"),
+        ("cuda", 1, {"accumulate": 4}, "bf16", "4 passes a step"),
+        ("cuda", 1, {}, "fp16", "fp16: loss scaling"),
+    ],
+)
+def test_what_an_engine_cannot_capture(device, world_size, options, precision, reason):
+    ranks = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
+    engine = ddp.DdpEngine(torch.nn.Linear(2, 2), ranks, Precision(precision, precision, ""), EngineOptions(lr=1.0, **options))
+    engine._ranks = dataclasses.replace(ranks, world_size=world_size, device=torch.device(device))
+    assert (engine.cannot_capture is None) if reason is None else reason in engine.cannot_capture
+
+
+def effective(run_dir: Path, setting: str) -> tuple[object, object, str]:
+    found = next(event for event in events(run_dir, "effective") if event["setting"] == setting)
+    return found["requested"], found["effective"], found["reason"]
 
 
 def test_a_profile_has_the_share_of_the_host_the_stages_and_the_frames_with_time_of_their_own():

@@ -52,8 +52,8 @@ class CommandLauncher(Launcher):
     """A program as typed; whatever it starts is its own affair."""
 
     def argv(self, spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
-        if allocation.nodes:
-            raise LaunchError("launcher 'command' starts one program on this machine: on many hosts use python, torchrun or deepspeed")
+        if len(allocation.nodes) > 1:
+            raise LaunchError("launcher 'command' starts one program on one host: on many use python, torchrun or deepspeed")
         if spec.workload.module and not spec.launcher.program:
             raise LaunchError(
                 f"workload '{spec.workload.name}' is a Python module and launcher 'command' starts programs: "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -26,12 +25,10 @@ from seatrial.machine.network import (
     list_interfaces,
     match_nccl_interfaces,
     resolve_addresses,
+    route_to,
 )
 from seatrial.records.launch import Allocation, Node
 from seatrial.records.plan import LOCAL, PERNODE, SLURM, PlaceSpec, RunSpec
-
-# Only the route matters: nothing is sent to it.
-_ANY_PORT = 9
 
 Resolve = Callable[[str], Sequence[str]]
 Route = Callable[[str], str | None]
@@ -107,15 +104,6 @@ def is_cpu_only(spec: RunSpec) -> bool:
 def likely_allocation(spec: RunSpec, nodes: tuple[Node, ...], master_port: int) -> Allocation:
     """What the nodes will share, before any agent was started: where the plan names no address, ranks meet at the first by its name."""
     return hosts_allocation(spec, nodes, spec.place.master_addr or nodes[0].name, master_port)
-
-
-def route_to(host: str) -> str | None:
-    """This machine's own address on the route to `host`; None where there is no route or no such name."""
-    with contextlib.suppress(OSError, UnicodeError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
-        # "Connecting" a datagram socket asks the routing table and sends nothing.
-        unconnected.connect((host, _ANY_PORT))
-        return str(unconnected.getsockname()[0])
-    return None
 
 
 def harness_addresses(

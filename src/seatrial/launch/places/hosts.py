@@ -1,7 +1,7 @@
 """Many hosts: an agent is started on each and connects; then the run's ranks, devices, address and port are known.
 
     open a control server → nodes/<name>/call.json for each → transports start the agents → all have connected → Allocation
-    start(orders): `go` to each
+    start(orders): each reports where it would meet the others → all agree → `go` to each
 
 No rank is started before all have connected: with a host missing, a job would hang at its rendezvous for minutes. Whatever goes wrong on
 the way, the connections are closed: agents that wait for their order end by themselves.
@@ -32,6 +32,7 @@ from seatrial.launch.agents import agent_argv
 from seatrial.launch.launchers.commands import portable_environment
 from seatrial.launch.pernode_server import own_addresses
 from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, master_address, nodes_of
+from seatrial.launch.places.rendezvous import agree_on_rendezvous
 from seatrial.launch.transports import Exit, StartRequest
 from seatrial.launch.transports.select import NodeStarter, TransportChoice, choose_transports
 from seatrial.launch.transports.ssh import connect_timeout_error, disconnect_error, start_error
@@ -45,7 +46,7 @@ from seatrial.machine.network import (
     network_stack,
 )
 from seatrial.records.codec import to_json
-from seatrial.records.launch import AgentEndpoint, AgentOrder, Allocation, Node
+from seatrial.records.launch import AgentEndpoint, AgentOrder, Allocation, Node, RendezvousView
 from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, RunSpec
 
 # A host under load takes this long to start an interpreter from a shared disk.
@@ -72,9 +73,12 @@ class AllocatedHosts:
     group: AgentGroup
     sends_environment: bool
     """Whether ranks get the variables of the harness, the same on every host; not where each node's own command started its agent."""
+    agree: Callable[[Sequence[AgentOrder]], Mapping[str, RendezvousView]] = lambda orders: {}
+    """How every node sees the rendezvous; HostError where they disagree."""
 
     def start(self, orders: Sequence[AgentOrder], environ: Mapping[str, str] = os.environ) -> AgentGroup:
-        """Send every node its order, in the order of the allocation's nodes."""
+        """Send every node its order, in the order of the allocation's nodes, once all have the same rendezvous."""
+        self.group.views = self.agree(orders)
         sent = portable_environment(environ) if self.sends_environment else None
         self.group.start({node.name: (order, sent) for node, order in zip(self.allocation.nodes, orders, strict=True)})
         return self.group
@@ -115,8 +119,9 @@ def allocate_hosts(
         group = AgentGroup(server, attempt, nodes, hostnames, [transport for transport, _ in choice.by], cleanup)
         stack.callback(group.close)
         allocation = _allocation(spec, nodes, others, pernode_server, hellos[nodes[0].name])
+        agree = partial(agree_on_rendezvous, server, allocation, should_stop=should_stop)
         # srun passes this program's own variables on, and adds each node's.
-        yield AllocatedHosts(allocation, choice, group, sends_environment=pernode_server is None and spec.place.kind != SLURM)
+        yield AllocatedHosts(allocation, choice, group, sends_environment=pernode_server is None and spec.place.kind != SLURM, agree=agree)
 
 
 def _listen(place: PlaceSpec, pernode_server: NodeStarter | None) -> list[socket.socket]:

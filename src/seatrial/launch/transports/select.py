@@ -27,7 +27,7 @@ from seatrial.launch.transports import (
     describe_exit,
     end_children,
 )
-from seatrial.launch.transports.srun import SrunTransport
+from seatrial.launch.transports.srun import SrunTransport, container_options
 from seatrial.launch.transports.ssh import PROGRAM, ArgvFor, PdshTransport, SshTransport, is_plain_for_pdsh
 from seatrial.machine.orphans import kill_orphans
 from seatrial.records.plan import SLURM, PlaceSpec
@@ -138,6 +138,10 @@ def choose_transports(
     find: Callable[[str], str | None] = find_program,
 ) -> TransportChoice:
     """`others` and `here` are hosts by name; `starter` is there in a campaign without ssh."""
+    if container := place.slurm.container if place.slurm else None:
+        # The agent of this host too: its ranks are to run in the image.
+        in_image = SrunTransport(container_options(container, attempt_folder.parent.parent.absolute()))
+        return TransportChoice(((in_image, (*here, *others)),), "srun", f"in the container {container.image}")
     own: list[tuple[Transport, tuple[str, ...]]] = [(LocalTransport(attempt_folder), tuple(here))] if here else []
     if not others:
         return TransportChoice(tuple(own), "here", "every host of the run is this machine")

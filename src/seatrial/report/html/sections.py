@@ -305,7 +305,8 @@ def _caution(caution: campaign.SharedCaution) -> Row:
 
 def machine_lines(results: CampaignResults) -> list[str]:
     """One line for each kind of machine and code, with its number of runs."""
-    return [f"{text} ({count(runs, 'run')})" for text, runs in machine.machines(results)]
+    groups = [(f"Process group: {text}", runs) for text, runs in machine.communicator_lines(results)]
+    return [f"{text} ({count(runs, 'run')})" for text, runs in (*machine.machines(results), *groups)]
 
 
 def _telemetry(results: CampaignResults) -> Row | None:

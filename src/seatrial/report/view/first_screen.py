@@ -17,7 +17,7 @@ from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
-from seatrial.report.view import campaign, problems
+from seatrial.report.view import campaign, nodes, problems
 
 MOST_GROUPS = 10
 MOST_FINDINGS = 3
@@ -105,7 +105,13 @@ def criteria_clause(findings: Sequence[Finding]) -> str:
     return "; ".join(parts) if parts else f"{len(findings)} of {of} met"
 
 
+SLOW_NODE_STATUS = {nodes.SLOW: Status.BAD, nodes.NONE_SLOW: Status.GOOD, nodes.UNKNOWN: Status.UNKNOWN}
+
+
 def _winner(results: CampaignResults) -> HeadlinePart:
+    if (found := nodes.slow_nodes(results)) is not None:
+        # Who compares nodes asks for the slow one.
+        return HeadlinePart(question="winner", status=SLOW_NODE_STATUS[found.word], word=found.word, text=found.text)
     rows = campaign.main_rows(results)
     first = next((row for row in rows if campaign.is_first(row)), None)
     if first is None:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from seatrial.core.text import count, format_bytes, format_duration, join_names
+from seatrial.core.text import MIB, count, format_bytes, format_duration, join_names
+from seatrial.machine.gpu_memory import forecast_or_none, gib
 from seatrial.machine.provenance import host_hardware
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
 from seatrial.records.eta import OFF, EtaQuality, measure_eta_quality, points_of_mode
-from seatrial.records.launch import SKEW_S, NodeRecord
+from seatrial.records.launch import SKEW_S, Communicator, NodeRecord
 from seatrial.records.measure import HostMeasure, RunHealth, RunMeasure, TimingPoint
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -56,6 +57,29 @@ def _hosts(provenance: Provenance) -> str:
     return f"{count(len(provenance.hosts), 'host')} {kinds} ({join_names(list(provenance.hosts))}), seen from {provenance.host}"
 
 
+def communicator_lines(results: CampaignResults) -> list[tuple[str, int]]:
+    """One line for each kind of process group, with its number of current runs: `nccl, 8 of 8 planned ranks, by P2P and NET/IB`."""
+    counts: dict[str, int] = {}
+    for run in results.runs:
+        if run.attempt.current and run.measure and run.measure.communicators:
+            line = communicator_line(run.measure.communicators, run.attempt.spec.place.ranks)
+            counts[line] = counts.get(line, 0) + 1
+    return sorted(counts.items(), key=lambda item: -item[1])
+
+
+def communicator_line(found: Sequence[Communicator], planned: int) -> str:
+    sizes = sorted({one.size for one in found})
+    backends, transports, interfaces = (
+        list(dict.fromkeys(value for one in found for value in values(one) if value))
+        for values in (lambda one: [one.backend], lambda one: one.transport.split(", "), lambda one: [one.interface])
+    )
+    size = f"{' or '.join(map(str, sizes))} of {planned} planned ranks"
+    by = " and ".join(transports) or "an unknown transport"
+    on = f" on {', '.join(interfaces)}" if interfaces else ""
+    reported = "" if len({one.rank for one in found}) >= planned else f"; known of {count(len({one.rank for one in found}), 'rank')}"
+    return f"{', '.join(backends)}, {size}, by {by}{on}{reported}"
+
+
 NO_TELEMETRY = "No telemetry: off in the plan (`telemetry`), no run ended ok, or the samples are unreadable."
 TELEMETRY_EXPLAINED = (
     "Of the measured window, GPUs of a run together; energy by the driver's own counter where it has one. Own cost is what the samplers "
@@ -97,6 +121,20 @@ def telemetry_table(results: CampaignResults, names: Sequence[str] | None = None
         cells = [_cell(combine(values)) if (values := _values(runs, name)) else NONE for name, _, combine in shown]
         rows.append([group.group, *cells, len(runs)])
     return ["group", *(title for _, title, _ in shown), "runs"], rows
+
+
+def memory_lines(results: CampaignResults) -> list[str]:
+    """Of each group with samples of GPU memory and a workload that forecasts it: both figures, best group first."""
+    lines = []
+    by_group = runs_by_group(results)
+    for group in groups_in_order(results):
+        runs = by_group.get(group.group_key, [])
+        peaks = _values([run.measure.telemetry for run in runs if run.measure], "gpu_mem_peak_mib")
+        forecast = forecast_or_none(runs[0].attempt.spec) if peaks else None
+        if forecast is not None and max(peaks) > 0:
+            total, seen = forecast.total_bytes, max(peaks) * MIB
+            lines.append(f"GPU memory of {group.group}: forecast {gib(total)} GiB, observed {gib(seen)} ({total / seen - 1:+.0%})")
+    return lines
 
 
 def _cell(value: float) -> str:

@@ -1,4 +1,5 @@
-"""The DDP engine: DistributedDataParallel, AdamW, autocast, loss scaling, accumulation, compressed gradients. Checkpoint files:
+"""The DDP engine: DistributedDataParallel, AdamW, autocast, loss scaling, accumulation, compressed gradients, a step as a CUDA graph.
+Checkpoint files:
 
 model.pt              weights (without frozen ones if so configured); also usable as pretrained_checkpoint
 training.pt           optimiser, scaler, number of updates, the trainer's extra
@@ -30,6 +31,7 @@ from seatrial_workloads.common.engines.engine import (
     load_trained_weights,
     trainable,
 )
+from seatrial_workloads.common.engines.step_graph import Inputs, StepGraph
 from seatrial_workloads.common.precision import PURE, Precision, choose_mixed_precision, torch_dtype
 
 MODEL = "model.pt"
@@ -55,6 +57,7 @@ class DdpEngine:
         self._scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision.needs_scaler)
         self._updates = 0
         self._synced_once = False
+        self._graph: StepGraph | None = None
         self.choices = {**ddp_choices(options, on_gpu=ranks.device.type == "cuda"), "mixed_precision": mixed}
         if options.ddp.compression != "none":
             self.choices["ddp_compression"] = self._compression()
@@ -103,19 +106,80 @@ class DdpEngine:
         return no_exchange
 
     def step(self) -> None:
+        self._set_lr()
+        self._update()
+        self._updates += 1
+
+    def _set_lr(self) -> None:
+        """In place where a captured step reads it."""
+        lr = self._options.lr_at(self._updates)
         for group in self._optimizer.param_groups:
-            group["lr"] = self._options.lr_at(self._updates)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+
+    def _update(self) -> None:
         if self._options.gradient_clipping:
             self._scaler.unscale_(self._optimizer)
             self.grad_norm = nn.utils.clip_grad_norm_(self._parameters, self._options.gradient_clipping)
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()
-        self._updates += 1
         self._calls, self._synced_once = 0, True
+
+    @property
+    def cannot_capture(self) -> str | None:
+        """Why a step cannot be a CUDA graph; None where it can."""
+        if self._ranks.device.type != "cuda":
+            return f"{self._ranks.device.type}: CUDA graphs need CUDA"
+        if self._ranks.world_size > 1:
+            return f"{self._ranks.world_size} ranks: DDP's exchange of gradients is not captured"
+        if self._options.accumulate > 1:
+            return f"{self._options.accumulate} passes a step: a graph holds one"
+        if self._scaler.is_enabled():
+            return "fp16: loss scaling reads from the GPU in every step"
+        return None
+
+    def capture(self, **inputs: Tensor | None) -> None:
+        """Capture a whole step with inputs of these shapes for `replay`; weights and optimiser stay as they are."""
+        assert self.cannot_capture is None, self.cannot_capture
+        device = self._ranks.device
+        for group in self._optimizer.param_groups:
+            group |= {"capturable": True, "lr": torch.full((), self._options.lr_at(self._updates), device=device)}
+        for state in self._optimizer.state.values():
+            state["step"] = state["step"].to(device)
+        try:
+            self._graph = StepGraph(self._whole_step, self._optimizer, inputs)
+        finally:
+            # A capture that fails may end between backward and update.
+            self._calls = 0
+
+    def _whole_step(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
+        loss = self.forward(**inputs)
+        self.backward(loss)
+        self._update()
+        return loss.detach(), self.grad_norm
+
+    def replay(self, **inputs: Tensor | None) -> Tensor:
+        """Forward, backward and step as captured; the loss. It may alternate with the three by themselves."""
+        assert self._graph is not None, "capture() first"
+        self._set_lr()
+        loss, self.grad_norm = self._graph(inputs)
+        self._updates += 1
+        return loss
 
     def warm_up(self, **inputs: Any) -> None:
         forward_and_backward(self.model, self._precision.autocast(self._ranks.device), inputs)
+
+    def optimizer_state_bytes(self) -> dict[str, int]:
+        """Memory of this rank's optimiser state by name (`exp_avg`); empty before the first step."""
+        sizes: dict[str, int] = {}
+        for state in self._optimizer.state.values():
+            for name, value in state.items():
+                if isinstance(value, Tensor):
+                    sizes[name] = sizes.get(name, 0) + value.nbytes
+        return sizes
 
     def save(self, folder: Path, extra: dict[str, Any]) -> None:
         if self._ranks.rank == 0:
@@ -130,6 +194,9 @@ class DdpEngine:
         load_trained_weights(self.model, load_tensors(folder / MODEL)["model"], folder / MODEL)
         training = load_tensors(folder / TRAINING)
         self._optimizer.load_state_dict(training["optimizer"])
+        for group in self._optimizer.param_groups:
+            # The checkpoint may be of a captured step.
+            group |= {"capturable": False, "lr": self._options.lr}
         if training["scaler"] and self._scaler.is_enabled():
             self._scaler.load_state_dict(training["scaler"])
         self._updates = training["updates"]
@@ -139,6 +206,7 @@ class DdpEngine:
 
     def close(self) -> None:
         self._wrapped = self.model
+        self._graph = None
 
 
 def _no_buffer_sync() -> dict[str, bool]:

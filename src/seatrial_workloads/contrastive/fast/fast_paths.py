@@ -15,7 +15,7 @@ from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_request
 from seatrial_workloads.common.engines import Engine
 from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.precision import Precision, torch_dtype
-from seatrial_workloads.contrastive.alike import CAPTURING_MODES, FRONT_END, NONE, PARTS, POSITIONS, TEXT_GRAPH, TOWER_GRAPH, excluded_parts
+from seatrial_workloads.contrastive.alike import CAPTURING_MODES, FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH, excluded_parts
 from seatrial_workloads.contrastive.batch import Batch, zero_batch
 from seatrial_workloads.contrastive.fast.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
 from seatrial_workloads.contrastive.fast.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
@@ -70,13 +70,6 @@ def choose_part(settings: Settings, part: str, reason: str) -> Choice:
     if reason and settings.requires_fast_parts:
         raise StartupError(f"fast_paths names {part}, which is not available here: {reason}; leave it out, or use fast_paths=all")
     return Choice(True, False, reason) if reason else as_requested(True)
-
-
-def summarize_parts(settings: Settings, choices: Mapping[str, Choice]) -> Choice:
-    """The setting `fast_paths` itself: the parts in use, and why the others are not."""
-    used = ",".join(part for part in PARTS if choices[part].effective)
-    missing = [f"{part}: {choices[part].reason}" for part in settings.fast_parts if not choices[part].effective]
-    return Choice(settings.fast_paths, used or NONE, "; ".join(missing) or AS_REQUESTED)
 
 
 def longest_samples(settings: Settings) -> int:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Wav2Vec2Config, Wav2Vec2Model
 
+from seatrial_workloads.contrastive.shapes import smooth_length
+
 # Rows of a matmul must be 16-byte aligned, or a slower kernel is used.
 ALIGNED = 8
 
@@ -135,15 +137,3 @@ class FourierPositions(nn.Module):
         correlated = torch.fft.irfft(product, n=length, dim=1)
         # Frame t begins `before` frames earlier; negative indices wrap around.
         return correlated.roll(before, dims=1)[:, :frames]
-
-
-def smooth_length(least: int) -> int:
-    """The next length with only the factors 2, 3 and 5, for which FFTs are fast."""
-    length, rest = least - 1, 0
-    while rest != 1:
-        length += 1
-        rest = length
-        for factor in (2, 3, 5):
-            while rest % factor == 0:
-                rest //= factor
-    return length

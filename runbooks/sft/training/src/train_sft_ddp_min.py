@@ -1,0 +1,15 @@
+#!/usr/bin/env python3
+"""LoRA fine-tuning with DDP on the GPUs of one node; `--help` lists the flags.
+
+torchrun --standalone --nproc_per_node=8 training/src/train_sft_ddp_min.py --run_name sft_ddp_1node_smoke --max_steps 10
+"""
+
+import sys
+
+try:
+    from seatrial_runbooks.sft.command_line import main
+except ModuleNotFoundError as error:
+    sys.exit(f"train_sft_ddp_min.py: {error} for {sys.executable}; run: source training/env.sh")
+
+if __name__ == "__main__":
+    sys.exit(main("train_sft_ddp_min"))

@@ -1,0 +1,120 @@
+"""The program in a Slurm job that holds its nodes for many runs: `python -m seatrial.campaign.allocation_job ALLOCATION`.
+
+The campaign's own loop, on the first of the job's nodes: one run after another, each as an attempt in its run's folder, until all are over
+or the job has too little time left for the next. Then it writes job_end.json. Started again by Slurm (a requeue), it closes the attempt
+that was cut short and goes on with what is left. Where Slurm ends the job it writes no end: whoever follows the job knows why.
+
+`sbatch job.sbatch` by hand does the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from seatrial.campaign.job import JobSignals, OwnJob, close_cut_short, start_record
+from seatrial.campaign.loop import CampaignEnd, run_in_job
+from seatrial.core.durable import write_json_durably
+from seatrial.core.errors import FAILED, SeatrialError
+from seatrial.core.paths import AllocationPaths, CampaignPaths
+from seatrial.launch.places import slurm as jobs
+from seatrial.records.caution import Check
+from seatrial.records.codec import to_json
+from seatrial.records.job import AllocationEnd, AllocationEnding
+from seatrial.records.outcome import Outcome, Resumption, RunOutcome
+from seatrial.records.plan import RunSpec
+from seatrial.records.results import LiveState, MeasuredRun
+
+
+def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.environ) -> AllocationEnd | None:
+    """Run what job_order.json of `paths` says; None where Slurm ended the job."""
+    order = jobs.read_allocation_order(paths)
+    if order is None or not order.specs:
+        raise SeatrialError(f"{paths.job_order} cannot be read: start the campaign again with `seatrial run`")
+    campaign = CampaignPaths(paths.campaign)
+    for spec in order.specs:
+        close_cut_short(campaign.run(spec.run), spec, environ)
+    restarts = int(environ.get("SLURM_RESTART_COUNT", "0") or 0)
+    signals = JobSignals(paths.job_stop, lambda: _is_replaced(paths, restarts))
+    signals.install()
+    job = OwnJob(environ, signals)
+    jobs.record_start(paths, start_record(environ, job.nodes))
+    end = run_in_job(order, campaign, job, signals, LogListener())
+    if signals.ended or signals.closed:
+        return None
+    closed = _end(end, signals)
+    write_json_durably(paths.job_end, to_json(closed))
+    return closed
+
+
+def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
+    """Whether Slurm has started the job again elsewhere: a program whose slurmd died does not learn it otherwise."""
+    begun = jobs.started(paths)
+    return paths.job_end.exists() or (begun is not None and begun.restarts > restarts)
+
+
+def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
+    unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
+    stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
+    alike = f"stopped, as no run can succeed ({end.failed_alike})" if end.failed_alike else ""
+    found = [
+        (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
+        (AllocationEnding.USER, signals.asked, "stopped by the user"),
+        (AllocationEnding.TIME_LEFT, end.job_too_short, end.job_too_short),
+        (AllocationEnding.NODE_LOST, end.jobs_ended, end.jobs_ended),
+        (AllocationEnding.BUDGET, end.out_of_budget, "the budget is used up"),
+        (AllocationEnding.ENDED, unusable or stopped or alike, unusable or stopped or alike),
+        (AllocationEnding.DONE, True, ""),
+    ]
+    ending, _, detail = next(one for one in found if one[1])
+    return AllocationEnd(ending=ending, detail=detail, ended_t=time.time())
+
+
+class LogListener:
+    """The campaign as job.log shows it."""
+
+    def warned(self, checks: Sequence[Check]) -> None:
+        """The harness has shown them."""
+
+    def skipped(self, spec: RunSpec, changes: str) -> None:
+        _log(f"{spec.run}: finished before")
+
+    def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
+        _log(f"{spec.run}: {resumption.text}")
+
+    def noted(self, text: str) -> None:
+        _log(text)
+
+    def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
+        _log(f"[{position}/{count}] {spec.run}: started")
+
+    def progress(self, state: LiveState) -> None:
+        """In progress.json."""
+
+    def stopping(self, spec: RunSpec) -> None:
+        _log(f"{spec.run}: stopping")
+
+    def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
+        _log(f"{spec.run}: {outcome.outcome.value}{f' ({outcome.detail})' if outcome.outcome is not Outcome.OK else ''}")
+
+
+def _log(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    try:
+        end = run_allocation(AllocationPaths(Path(sys.argv[1]).absolute()))
+    except SeatrialError as error:
+        _log(f"seatrial: {error}")
+        return FAILED
+    _log(f"{end.ending.value}: {end.detail or 'the job ends'}" if end else "Slurm ends the job")
+    return 0 if end else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

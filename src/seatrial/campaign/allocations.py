@@ -1,0 +1,350 @@
+"""The campaign of place `slurm` with `allocation: campaign`: one job holds its nodes for one run after another, and is followed here.
+
+    pick up what an earlier process submitted → submit → report each attempt that the job closes → where the job ends, another for the rest
+
+The job runs the campaign's loop by itself (`campaign.allocation_job`) and needs no harness; the folder holds all there is to know. An
+attempt that it could not close gets its outcome here, with the cause by Slurm's state. A new job follows where the old one's time was over
+and something was reached, or where nobody wanted its end (preempted, a lost node); otherwise what is left is for the next `seatrial run`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.job_endings import allocation_end, judge_job, with_cause
+from seatrial.campaign.jobs import ASK_EVERY_S, MAX_AGAIN, OUTCOME_GRACE_S, POLL_S, STOP_GRACE_S, gets_further
+from seatrial.campaign.one_run import close_attempt
+from seatrial.campaign.resume import choose_start
+from seatrial.campaign.schedule import Schedule
+from seatrial.core import files
+from seatrial.core.errors import LaunchError, RefusedError
+from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, RunPaths
+from seatrial.core.text import count
+from seatrial.launch.places import slurm as place
+from seatrial.machine import slurm
+from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrder, SubmittedJob
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import PER_CAMPAIGN, CampaignPlan, RunSpec
+from seatrial.records.results import LiveState
+
+
+class AllocationListener(Protocol):
+    """What the campaign tells of its job (`campaign.loop`)."""
+
+    def started(self, spec: RunSpec, attempt: AttemptPaths) -> None: ...
+    def noted(self, text: str) -> None: ...
+    def waits(self, spec: RunSpec, text: str) -> None: ...
+    def follows(self, state: LiveState) -> None: ...
+    def stopping(self, spec: RunSpec) -> None: ...
+    def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None: ...
+
+
+def is_over_since(run: RunPaths, first: int) -> bool:
+    """Whether an attempt from number `first` on has ended by itself."""
+    return any(outcome.outcome is not Outcome.INTERRUPTED for _, outcome in _outcomes(run, first))
+
+
+def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
+    """Close what is left of a job that does not run `plan` as it is now. A RefusedError while that job lives: its runs are in the same
+    folders."""
+    held = paths.open_allocation()
+    if held is None:
+        return
+    order = place.read_allocation_order(held)
+    hashes = {spec.run: spec.hash for spec in plan.runs if spec.place.slurm and spec.place.slurm.allocation == PER_CAMPAIGN}
+    if order is not None and all(hashes.get(spec.run) == spec.hash for spec in order.specs):
+        return
+    found, known = place.submitted(held), slurm.own_jobs()
+    own = str(held.folder.absolute())
+    job = found.job if found else next((number for number, status in (known or {}).items() if status.comment == own), "")
+    if known is None or (job in known and not known[job].is_over):
+        raise RefusedError(
+            f"Slurm job {job or 'of unknown number'} may still run the plan as it was in {held.folder}: wait until it is over, or "
+            f"`seatrial stop {paths.folder}`"
+        )
+    status = known.get(job) or slurm.final_state(job)
+    for attempt, spec in _attempts_without_outcome(paths, order):
+        close_attempt(attempt, judge_job(attempt, spec, job, status))
+    files.write_json(held.job_end, to_json(allocation_end(held, job, status, None)))
+
+
+def _attempts_without_outcome(paths: CampaignPaths, order: AllocationOrder | None) -> Iterator[tuple[AttemptPaths, RunSpec]]:
+    """Those that a job which is over was cut off from."""
+    for spec in order.specs if order else ():
+        for attempt in paths.run(spec.run).attempts():
+            if order and attempt.number >= order.first_attempts[spec.run] and not attempt.outcome.exists():
+                yield attempt, spec
+
+
+def _outcomes(run: RunPaths, first: int) -> Iterator[tuple[AttemptPaths, RunOutcome]]:
+    for attempt in run.attempts():
+        outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome)) if attempt.number >= first else None
+        if outcome is not None:
+            yield attempt, outcome
+
+
+@dataclass
+class Held:
+    """A job from its submission to its end."""
+
+    paths: AllocationPaths
+    order: AllocationOrder
+    job: SubmittedJob | None = None
+    status: slurm.JobStatus = field(default_factory=lambda: slurm.JobStatus(state="PENDING"))
+    cancelled: Cause | None = None
+    """Why this harness cancelled it."""
+    over_m: float | None = None
+    stop_until_m: float | None = None
+    reported: dict[tuple[str, int], RunOutcome] = field(default_factory=dict)
+    shown: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def text(self) -> str:
+        number = f"job {self.job.job}" if self.job else "a job being submitted"
+        waits = f" ({self.status.reason})" if self.status.is_queued and self.status.reason not in ("", "None") else ""
+        return f"{number} {self.status.state.lower()}{waits}"
+
+
+@dataclass
+class AllocationLoop:
+    """The jobs of one campaign, one at a time."""
+
+    plan: CampaignPlan
+    plan_hash: str
+    paths: CampaignPaths
+    interrupts: Interrupts
+    listener: AllocationListener
+    from_start: bool = False
+    keep_going: bool = False
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.set_aside: dict[str, str] = {}
+        """Runs that are not submitted again by this invocation, and why."""
+        self.out_of_budget = False
+        self._held: Held | None = None
+        self._again = 0
+        self._asked_m = float("-inf")
+        self._jobs: Mapping[str, slurm.JobStatus] | None = None
+        self._stopping = self._enough = False
+
+    def run(self, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
+        """Until every run has its outcome or is set aside; `is_enough` says after each outcome whether no further job is to follow."""
+        self._held = self._pick_up()
+        while not self.out_of_budget:
+            if self._held is None and not self._submit_next(schedule):
+                return
+            if self.interrupts.hung_up or self._held is None:
+                return
+            self._ask()
+            is_over = self._look(self._held)
+            if is_over:
+                self._close_attempts(self._held)
+            self._report(self._held, schedule, is_enough)
+            if is_over:
+                self._end(self._held, schedule)
+                self._held = None
+                continue
+            self._stop_where_requested(self._held, schedule)
+            self._show(self._held, schedule)
+            self.sleep(POLL_S)
+
+    def _pick_up(self) -> Held | None:
+        """The job of an earlier harness."""
+        found = self.paths.open_allocation()
+        order = place.read_allocation_order(found) if found else None
+        if found is None or order is None:
+            return None
+        return Held(found, order, place.submitted(found))
+
+    def _submit_next(self, schedule: Schedule) -> bool:
+        """False where no job is to be submitted."""
+        left = [spec for spec in schedule.left if spec.run not in self.set_aside]
+        if not left or self._enough or self.interrupts.stop_requested():
+            return False
+        if schedule.next(self.set_aside) is None:
+            self.out_of_budget = True
+            return False
+        for spec in left:
+            # A checkpoint of another number of ranks is refused here, and not in the job.
+            choose_start(self.plan, self.paths.run(spec.run), spec, from_start=self.from_start)
+        order = AllocationOrder(
+            plan=replace(self.plan, budget_s=schedule.budget_left_s),
+            plan_hash=self.plan_hash,
+            first_attempts={spec.run: self.paths.run(spec.run).next_attempt().number for spec in left},
+            from_start=self.from_start,
+            keep_going=self.keep_going,
+        )
+        paths = self.paths.next_allocation()
+        paths.folder.mkdir(parents=True)
+        self._held = Held(paths, order)
+        # A further job goes on from what this one saves.
+        self.from_start = False
+        self._submit(self._held)
+        return True
+
+    def _submit(self, held: Held) -> None:
+        try:
+            held.job = place.submit(held.paths, held.order)
+        except LaunchError as error:
+            self._write_end(held, AllocationEnd(ending=AllocationEnding.ENDED, detail=str(error), ended_t=time.time()))
+        # Slurm's list is older than this job.
+        self._asked_m, self._jobs = self.monotonic(), None
+
+    def _ask(self) -> None:
+        if self.monotonic() - self._asked_m >= ASK_EVERY_S:
+            self._jobs = slurm.own_jobs()
+            self._asked_m = self.monotonic()
+
+    def _look(self, held: Held) -> bool:
+        """Whether the job is over, and whatever its program could write is there."""
+        if held.job is None:
+            return self._look_for_job(held)
+        if self._jobs is None:
+            return False
+        has_end = held.paths.job_end.exists()
+        status = self._jobs.get(held.job.job)
+        if status is None:
+            status = slurm.JobStatus(state="COMPLETED") if has_end else slurm.final_state(held.job.job)
+        held.status = status
+        if not status.is_over:
+            held.over_m = None
+            self._check_queue(held)
+            return False
+        held.over_m = held.over_m or self.monotonic()
+        return has_end or self.monotonic() - held.over_m >= OUTCOME_GRACE_S
+
+    def _look_for_job(self, held: Held) -> bool:
+        """A job whose number is not known: refused, or its submission had no answer, or an earlier harness was killed just then."""
+        if held.paths.job_end.exists():
+            return True
+        held.job = place.submitted(held.paths)
+        if held.job is not None or self._jobs is None:
+            return False
+        own = str(held.paths.folder.absolute())
+        found = next((job for job, status in self._jobs.items() if status.comment == own), None)
+        if found is not None:
+            held.job = place.record(held.paths, SubmittedJob(job=found, submitted_t=time.time()))
+        elif self.interrupts.stop_requested():
+            self._write_end(held, AllocationEnd(ending=AllocationEnding.USER, detail="stopped by the user", ended_t=time.time()))
+            return True
+        else:
+            self._submit(held)
+        return False
+
+    def _check_queue(self, held: Held) -> None:
+        wanted = held.order.spec.place.slurm
+        if held.cancelled or wanted is None or wanted.queue_s is None or not held.status.is_queued or held.job is None:
+            return
+        # A requeued job has had its start.
+        if time.time() - held.job.submitted_t > wanted.queue_s and place.started(held.paths) is None:
+            self._cancel(held, Cause.JOB_QUEUE_DEADLINE)
+
+    def _cancel(self, held: Held, why: Cause) -> None:
+        """Without an answer it is tried again at the next turn."""
+        if held.job is not None and slurm.cancel(held.job.job).ok:
+            held.cancelled = why
+
+    def _close_attempts(self, held: Held) -> None:
+        number = held.job.job if held.job else ""
+        for attempt, spec in list(_attempts_without_outcome(self.paths, held.order)):
+            outcome = judge_job(attempt, spec, number, held.status)
+            if held.cancelled is Cause.USER:
+                outcome = with_cause(outcome, Cause.USER, f"stopped by the user; Slurm job {number} was cancelled")
+            close_attempt(attempt, outcome)
+
+    def _report(self, held: Held, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
+        left = {spec.run: spec for spec in schedule.left}
+        for run, first in held.order.first_attempts.items():
+            spec = left.get(run)
+            if spec is None:
+                continue
+            for attempt in self.paths.run(run).attempts():
+                if attempt.number >= first and (run, attempt.number) not in held.shown and attempt.job_start.exists():
+                    held.shown.add((run, attempt.number))
+                    self.listener.started(spec, attempt)
+            for attempt, outcome in _outcomes(self.paths.run(run), first):
+                if (run, attempt.number) not in held.reported:
+                    held.reported[run, attempt.number] = outcome
+                    schedule.ended(spec, outcome)
+                    self.listener.ended(spec, attempt, outcome)
+                    self._enough = is_enough(spec, outcome) or self._enough
+
+    def _end(self, held: Held, schedule: Schedule) -> None:
+        """The job is over: whether another follows, and what it is not to run again."""
+        end = from_json_or_none(AllocationEnd, files.read_json(held.paths.job_end))
+        if end is None:
+            end = self._write_end(held, allocation_end(held.paths, held.job.job if held.job else "", held.status, held.cancelled))
+        reached = any(outcome.outcome is not Outcome.INTERRUPTED for outcome in held.reported.values())
+        if end.ending is AllocationEnding.NODE_LOST:
+            self._again = 0 if reached else self._again + 1
+        goes_on = {
+            AllocationEnding.TIME_LEFT: True,
+            AllocationEnding.TIME_LIMIT: True,
+            AllocationEnding.NODE_LOST: self._again <= MAX_AGAIN,
+        }.get(end.ending, False)
+        if end.ending is AllocationEnding.BUDGET:
+            self.out_of_budget = True
+        elif not goes_on:
+            detail = end.detail or next((one.detail for one in held.reported.values() if one.detail), held.text)
+            self.set_aside |= {spec.run: detail for spec in schedule.left}
+        elif end.ending is AllocationEnding.TIME_LIMIT:
+            self._set_aside_hopeless(held, end, reached)
+        if (
+            goes_on
+            and (left := [spec for spec in schedule.left if spec.run not in self.set_aside])
+            and not self.interrupts.stop_requested()
+        ):
+            self.listener.noted(f"{end.detail}: {count(len(left), 'run')} in a new job")
+
+    def _set_aside_hopeless(self, held: Held, end: AllocationEnd, reached: bool) -> None:
+        """A run that had a whole job for itself and got no further would end the next one in the same way."""
+        for (run, number), outcome in held.reported.items():
+            if outcome.cause is Cause.JOB_TIME_LIMIT and not reached:
+                spec = next(one for one in held.order.specs if one.run == run)
+                if not gets_further(self.plan, self.paths.run(run), spec, number):
+                    self.set_aside[run] = outcome.detail
+        if not held.reported:
+            self.set_aside |= {spec.run: end.detail for spec in held.order.specs}
+
+    def _write_end(self, held: Held, end: AllocationEnd) -> AllocationEnd:
+        files.write_json(held.paths.job_end, to_json(end))
+        return end
+
+    def _stop_where_requested(self, held: Held, schedule: Schedule) -> None:
+        urgency = self.interrupts.urgency
+        if urgency is Urgency.NONE:
+            return
+        spec = self._current(held, schedule)
+        if not self._stopping:
+            self.listener.stopping(spec)
+        self._stopping = True
+        if held.cancelled or held.job is None:
+            return
+        if held.stop_until_m is None and urgency is Urgency.STOP and not held.status.is_queued:
+            held.stop_until_m = self.monotonic() + spec.limits.soft_s + spec.limits.term_s + STOP_GRACE_S
+            files.write_json(held.paths.job_stop, {"t": time.time()})
+        late = held.stop_until_m is not None and self.monotonic() > held.stop_until_m
+        if held.status.is_queued or late or urgency is Urgency.KILL:
+            self._cancel(held, Cause.USER)
+
+    def _current(self, held: Held, schedule: Schedule) -> RunSpec:
+        """The run under way, else the next."""
+        open_runs = {run for run, number in held.shown if (run, number) not in held.reported}
+        left = [spec for spec in schedule.left if spec.run in held.order.first_attempts] or list(held.order.specs)
+        return next((spec for spec in left if spec.run in open_runs), left[0])
+
+    def _show(self, held: Held, schedule: Schedule) -> None:
+        begun = place.started(held.paths)
+        if begun is None or held.status.is_queued:
+            self.listener.waits(self._current(held, schedule), held.text)
+            return
+        state = from_json_or_none(LiveState, files.read_json(self.paths.progress))
+        if state is not None and state.t >= begun.started_t:
+            self.listener.follows(state)

@@ -1,0 +1,133 @@
+"""The process groups that ranks trained in: backend, size and transport.
+
+In: `process_group` events of the probe, and NCCL's own lines (NCCL_DEBUG=INFO) in the logs of all hosts. Out: a `Communicator` for each
+rank that is known; of a script without the probe those that NCCL names. How NCCL's ranks are connected is only in its lines: without them
+it is unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from seatrial.collect.events import Effective, events_of_kind
+from seatrial.collect.launcher_log import host_logs
+from seatrial.core.files import open_file
+from seatrial.core.paths import AttemptPaths
+from seatrial.core.text import MIB, count
+from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Caution
+from seatrial.records.events import PROCESS_GROUP
+from seatrial.records.launch import Communicator
+
+# NCCL connects at the first collectives, near the beginning of a log.
+HEAD_BYTES = 16 * MIB
+NCCL_LINE = b"NCCL INFO"
+# `node1:4711:4733 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 busId 1000 - Init COMPLETE`; newer versions have words between.
+_COMMUNICATOR = re.compile(rb"NCCL INFO [^\n]*\bcomm 0x[0-9a-f]+ rank (\d{1,7}) nranks (\d{1,7}) [^\n]*\bInit (?:START|COMPLETE)")
+# `node1:4711:4733 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA`, `.. via P2P/CUMEM`, `.. via SHM/direct/direct`
+_CHANNEL = re.compile(
+    rb"NCCL INFO Channel \d+(?:/\d+)? : (\d{1,7})\[[^\]\n]*\] -> (\d{1,7})\[[^\]\n]*\] (\[receive\] )?[^\n]*?via (NET/\w+|P2P|SHM)"
+)
+BACKEND_OPTION = re.compile(r"--(?:ddp[_-]|dist[_-]|distributed[_-])?backend(?:=|$)(.*)")
+BACKEND_SETTINGS = ("backend", "ddp_backend", "dist_backend", "distributed_backend")
+
+
+@dataclass
+class NcclLines:
+    """What NCCL logged, of all communicators of a run."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Rank → the largest communicator that it was in."""
+    transports: dict[int, set[str]] = field(default_factory=dict)
+    """Rank → how it is connected to others."""
+
+    def add(self, text: bytes) -> None:
+        for match in _COMMUNICATOR.finditer(text):
+            rank, size = int(match[1]), int(match[2])
+            self.sizes[rank] = max(size, self.sizes.get(rank, 0))
+        for match in _CHANNEL.finditer(text):
+            # The receiver of a network connection logs it too.
+            self.transports.setdefault(int(match[2] if match[3] else match[1]), set()).add(match[4].decode())
+
+    def transport(self, rank: int) -> str:
+        return ", ".join(sorted(self.transports.get(rank, ())))
+
+
+def read_communicators(attempt: Attempt) -> tuple[Communicator, ...]:
+    """By rank; of a rank that had several groups the last."""
+    paths = AttemptPaths(Path(attempt.folder))
+    reported = {one.rank: one for path in paths.all_events() for one in _reported(path, attempt)}
+    if not (any("nccl" in one.backend for one in reported.values()) or _asks_nccl_for_lines(attempt)):
+        return tuple(reported[rank] for rank in sorted(reported))
+    lines = read_nccl_lines(log.path for log in host_logs(paths))
+    if not reported:
+        found = (Communicator(rank=rank, backend="nccl", size=size, transport=lines.transport(rank)) for rank, size in lines.sizes.items())
+        return tuple(sorted(found, key=lambda one: one.rank))
+    return tuple(_with_transport(reported[rank], lines) for rank in sorted(reported))
+
+
+def _reported(path: Path, attempt: Attempt) -> Iterator[Communicator]:
+    return (one for event in events_of_kind(PROCESS_GROUP, path, attempt) if (one := Communicator.from_event(event)) is not None)
+
+
+def _asks_nccl_for_lines(attempt: Attempt) -> bool:
+    variables: Mapping[str, str] = {**attempt.provenance.environment, **attempt.provenance.variables}
+    return variables.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE")
+
+
+def _with_transport(one: Communicator, lines: NcclLines) -> Communicator:
+    return replace(one, transport=lines.transport(one.rank)) if not one.transport and "nccl" in one.backend else one
+
+
+def read_nccl_lines(logs: Iterator[Path]) -> NcclLines:
+    found = NcclLines()
+    for path in logs:
+        with contextlib.suppress(OSError), open_file(path) as source:
+            head = source.read(HEAD_BYTES)
+            if NCCL_LINE in head:
+                found.add(head)
+    return found
+
+
+def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator]) -> Iterator[Caution]:
+    """A backend other than the one that the plan or the command names, and NCCL that only ever saw single ranks."""
+    planned, asked = attempt.spec.place.ranks, requested_backend(attempt)
+    backends = sorted({one.backend for one in communicators})
+    if asked and backends and not any(asked in backend for backend in backends):
+        yield Caution(
+            kind="other_backend",
+            numbers={"requested": asked, "effective": ", ".join(backends)},
+            text=f"Backend {asked} was requested, and the process group used {', '.join(backends)}: its collectives are not those that "
+            "were to be measured.",
+        )
+    if planned > 1 and communicators and all(one.size == 1 and one.backend == "nccl" for one in communicators):
+        yield Caution(
+            kind="single_rank_communicators",
+            numbers={"planned": planned},
+            text=f"NCCL logged communicators of one rank only, and the plan has {count(planned, 'rank')}: they may have trained alone.",
+        )
+
+
+def effective_backend(attempt: Attempt, communicators: Sequence[Communicator]) -> Effective:
+    """The backend as an effective setting, where the plan or the command names one."""
+    asked, backends = requested_backend(attempt), sorted({one.backend for one in communicators})
+    if not asked or not backends:
+        return {}
+    used = ", ".join(backends)
+    return {"backend": (asked, asked, "") if asked in used else (asked, used, "as torch.distributed's process group reports")}
+
+
+def requested_backend(attempt: Attempt) -> str:
+    """As a setting of the plan or an option of the script names it; empty where neither does."""
+    settings, args = attempt.spec.settings, attempt.spec.workload.args
+    for name in BACKEND_SETTINGS:
+        if isinstance(settings.get(name), str):
+            return str(settings[name])
+    for at, argument in enumerate(args):
+        if match := BACKEND_OPTION.fullmatch(argument):
+            return match[1] or (args[at + 1] if "=" not in argument and at + 1 < len(args) else "")
+    return ""

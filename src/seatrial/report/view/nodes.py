@@ -1,0 +1,76 @@
+"""Which node is slow, of a campaign that runs the same job on each node (`axes: {place.node: …}`, `seatrial sweep --each-node`).
+
+In: CampaignResults. Out: one answer for the headline of every report: the slow nodes with how much and its interval, or that there is none,
+or why it is unknown.
+
+A node is slow where the whole 95 % interval of its ratio to the best node is more than SLOW_PCT below that of the middle one: among many
+nodes the last is always significantly slower than the first, by little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median_high
+
+from seatrial.core.text import count, join_names
+from seatrial.records.measure import Estimate, RankedGroup
+from seatrial.records.plan import NODE_AXIS
+from seatrial.records.results import CampaignResults
+from seatrial.report.view import campaign
+
+# As much as healthy nodes of one kind differ: fans, firmware, the place in the rack.
+SLOW_PCT = 3.0
+SLOW, NONE_SLOW, UNKNOWN = "slow node", "no slow node", "slow node unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowNodes:
+    """The answer in a word and a clause."""
+
+    word: str
+    text: str
+
+
+def slow_nodes(results: CampaignResults) -> SlowNodes | None:
+    """None for a campaign that compares anything else than nodes."""
+    rows = [row for row in campaign.main_rows(results) if NODE_AXIS in row.summary.axes]
+    others = {tuple((name, value) for name, value in row.summary.axes.items() if name != NODE_AXIS) for row in rows}
+    if len(rows) < 2 or len(rows) < len(campaign.main_rows(results)) or len(others) > 1:
+        return None
+    failed = [_name(row) for row in rows if row.estimate is None]
+    beside = f"; no figure of {join_names(failed)}" if failed else ""
+    best = next((row for row in rows if row.is_best), None)
+    measured = [row for row in rows if row is not best and row.ratio is not None]
+    if best is None or not measured:
+        return SlowNodes(word=UNKNOWN, text=f"{count(len(rows) - len(failed), 'node')} measured{beside}")
+    if any(row.ratio is None or row.ratio.low is None for row in measured):
+        return SlowNodes(word=UNKNOWN, text=f"one run on a node proves nothing: raise repeats{beside}")
+    speeds = {_name(row): _speed(row.ratio, results) for row in measured if row.ratio}
+    limit = median_high([1.0, *(speed.mean for speed in speeds.values())]) * (1 - SLOW_PCT / 100)
+    if slow := [row for row in measured if (speeds[_name(row)].high or 1.0) < limit]:
+        return SlowNodes(word=SLOW, text=f"{'; '.join(_clause(row, best, results) for row in reversed(slow))}{beside}")
+    last = min(measured, key=lambda row: speeds[_name(row)].low or 1.0)
+    if (speeds[_name(last)].low or 1.0) < limit:
+        return SlowNodes(word=UNKNOWN, text=f"it may be {_clause(last, best, results)}: raise repeats{beside}")
+    return SlowNodes(word=NONE_SLOW, text=f"of {len(measured) + 1}; the last is {_clause(last, best, results)}{beside}")
+
+
+def _clause(row: RankedGroup, best: RankedGroup, results: CampaignResults) -> str:
+    """`node2, 66.3 % slower than node1 (95 %: 66.2 to 66.4 %), 6.625 steps/s`."""
+    assert row.ratio is not None
+    speed = _speed(row.ratio, results)
+    low, high = ((1 - (end or 1.0)) * 100 for end in (speed.high, speed.low))
+    value = campaign.figure_text(results, row)
+    return f"{_name(row)}, {(1 - speed.mean) * 100:.1f} % slower than {_name(best)} (95 %: {low:.1f} to {high:.1f} %), {value}"
+
+
+def _speed(found: Estimate, results: CampaignResults) -> Estimate:
+    """The ratio of speeds, where the figure is a time its inverse."""
+    if results.ranking.higher_is_better:
+        return found
+    low, high = (1 / end if end else None for end in (found.high, found.low))
+    return Estimate(mean=1 / found.mean, low=low, high=high, n=found.n)
+
+
+def _name(row: RankedGroup) -> str:
+    return str(row.summary.axes[NODE_AXIS])

@@ -1,0 +1,1 @@
+"""The fine-tuning procedure: the flags of its scripts, over the bundled workload."""

@@ -1,0 +1,191 @@
+"""The tokenised dataset. In: settings and a tokenizer. Out: rows of examples, the same on every rank, prepared by one process.
+
+On disk: tokens.bin (int32 ids of all examples), examples.json (length and prompt length of each) and, with packing, rows.json. The folder's
+name has the seed's form, `<dataset with _>_L<seq>_N<subset>`, and a key of everything that decides its content.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from seatrial_workloads.common.errors import StartupError, first_line
+from seatrial_workloads.common.prepare_once import content_key, file_hash, prepare_once
+from seatrial_workloads.sft.packing import Example, pack
+from seatrial_workloads.sft.settings import Settings, token_cache_dir
+from seatrial_workloads.sft.sources import GENERATED, INSTEAD, data_files
+from seatrial_workloads.sft.text import FIELDS, TEMPLATE, generated_examples, prompt_of, response_of
+
+TOKENS, EXAMPLES, ROWS = "tokens.bin", "examples.json", "rows.json"
+HUB_SPLIT = "train"
+FORMAT = 1
+
+
+class Rows(Dataset[list[Example]]):
+    """Rows of examples: one example each, or several that are packed."""
+
+    def __init__(self, folder: Path) -> None:
+        tokens = array.array("i")
+        tokens.frombytes((folder / TOKENS).read_bytes())
+        if sys.byteorder != "little":
+            tokens.byteswap()
+        stored = json.loads((folder / EXAMPLES).read_text(encoding="utf-8"))
+        ends = list(itertools.accumulate(stored["lengths"]))
+        self.examples = [
+            Example(number, tokens[end - length : end], prompt)
+            for number, (end, length, prompt) in enumerate(zip(ends, stored["lengths"], stored["prompts"], strict=True))
+        ]
+        rows = folder / ROWS
+        self.rows: list[list[int]] = json.loads(rows.read_text()) if rows.exists() else [[number] for number in range(len(ends))]
+
+    def describe(self, seq_len: int) -> str:
+        """How long its examples are, and how much of its sequences is no padding."""
+        lengths = sorted(len(example.ids) for example in self.examples)
+        share = sum(lengths) / (len(self.rows) * seq_len)
+        return (
+            f"dataset: {len(lengths)} examples, {sum(lengths) / len(lengths):.0f} tokens on average (median {lengths[len(lengths) // 2]}, "
+            f"90 % up to {lengths[len(lengths) * 9 // 10]}), {len(self.rows)} sequences of {seq_len}, {100 * share:.1f} % real tokens"
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> list[Example]:
+        return [self.examples[number] for number in self.rows[index]]
+
+
+def prepared_rows(settings: Settings, tokenizer: PreTrainedTokenizerBase) -> Rows:
+    """Build the tokenised dataset once for all ranks and hosts, and load it."""
+    source = describe_source(settings)
+    parts = {
+        "format": FORMAT,
+        "source": source,
+        "subset": settings.subset_size,
+        "template": TEMPLATE,
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+        "length": settings.seq_len,
+        "eos": settings.learns_eos,
+        "packing": settings.packing,
+    }
+    name = f"{settings.dataset.strip('/').replace('/', '_')[-80:]}_L{settings.seq_len}_N{settings.subset_size}-{content_key(parts)}"
+
+    def build(folder: Path) -> None:
+        write_tokenised(folder, settings, tokenizer, raw_examples(settings, source))
+
+    return Rows(prepare_once(token_cache_dir(settings) / name, build))
+
+
+def write_tokenised(folder: Path, settings: Settings, tokenizer: PreTrainedTokenizerBase, raw: Iterator[Mapping[str, Any]]) -> None:
+    """Tokenise and write the files of a dataset."""
+    tokens, lengths, prompts = array.array("i"), [], []
+    for example in itertools.islice(raw, settings.subset_size):
+        ids, prompt_length = encode(example, settings, tokenizer)
+        tokens.extend(ids)
+        lengths.append(len(ids))
+        prompts.append(prompt_length)
+    if not lengths:
+        raise StartupError(f"dataset '{settings.dataset}' has no examples: expected the fields {', '.join(FIELDS)}")
+    if sys.byteorder != "little":
+        tokens.byteswap()
+    (folder / TOKENS).write_bytes(tokens.tobytes())
+    (folder / EXAMPLES).write_text(json.dumps({"lengths": lengths, "prompts": prompts}), encoding="utf-8")
+    if settings.packing:
+        (folder / ROWS).write_text(json.dumps(pack(lengths, settings.seq_len)), encoding="utf-8")
+
+
+def encode(example: Mapping[str, Any], settings: Settings, tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], int]:
+    """(ids, tokens of the prompt), cut at seq_len. One that was cut has no end, so none is learnt."""
+    prompt = prompt_of(example)
+    encoded = tokenizer(prompt + response_of(example), return_offsets_mapping=True, verbose=False)
+    ids: list[int] = encoded["input_ids"]
+    # A token that spans the border belongs to the response.
+    prompt_length = sum(1 for begin, end in encoded["offset_mapping"] if end <= len(prompt) and (end > 0 or begin == end == 0))
+    if settings.learns_eos and (not ids or ids[-1] != tokenizer.eos_token_id):
+        ids = [*ids, tokenizer.eos_token_id]
+    return ids[: settings.seq_len], min(prompt_length, settings.seq_len)
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Of everything that decides ids."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    text = backend.to_str() if backend is not None else json.dumps(sorted(tokenizer.get_vocab().items()))
+    return hashlib.sha256(f"{text}|{tokenizer.eos_token_id}|{tokenizer.bos_token_id}".encode()).hexdigest()
+
+
+def describe_source(settings: Settings) -> dict[str, Any]:
+    """What identifies the raw examples: their seed, the content of their files, or a commit of the hub."""
+    path = Path(settings.dataset)
+    if settings.dataset == GENERATED:
+        return {"generated": settings.seed}
+    if path.exists():
+        files = [path] if path.is_file() else data_files(path)
+        return {"files": {str(file.relative_to(path.parent)): file_hash(file) for file in files}}
+    return {"hub": settings.dataset, "commit": hub_commit(settings.dataset)}
+
+
+def hub_commit(name: str) -> str:
+    """The dataset's commit on the hub now, or in its cache where the hub is out of reach."""
+    from huggingface_hub import HfApi, constants
+
+    try:
+        return str(HfApi().dataset_info(name).sha)
+    except Exception as error:
+        cached = Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}" / "refs" / "main"
+        if cached.is_file():
+            return cached.read_text(encoding="ascii").strip()
+        raise StartupError(
+            f"dataset is '{name}', which is neither a local path nor a reachable hub id ({first_line(error)}): correct it, or {INSTEAD}"
+        ) from error
+
+
+def raw_examples(settings: Settings, source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Examples with the fields instruction, input and output."""
+    path = Path(settings.dataset)
+    if settings.dataset == GENERATED:
+        yield from generated_examples(settings.subset_size, settings.seed)
+        return
+    raw: Any = _hub_examples(settings.dataset, source["commit"]) if not path.exists() else _local_examples(path)
+    for example in raw:
+        missing = [name for name in ("instruction", "output") if name not in example]
+        if missing:
+            raise StartupError(f"an example of dataset '{settings.dataset}' has no field '{missing[0]}': expected {', '.join(FIELDS)}")
+        yield example
+
+
+def _local_examples(path: Path) -> Any:
+    import datasets
+
+    if path.is_dir() and ((path / "state.json").is_file() or (path / "dataset_dict.json").is_file()):
+        saved = datasets.load_from_disk(str(path))
+        return saved[HUB_SPLIT] if isinstance(saved, datasets.DatasetDict) else saved
+    files = [path] if path.is_file() else data_files(path)
+    return itertools.chain.from_iterable(map(_file_examples, files))
+
+
+def _file_examples(path: Path) -> Any:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_table(path).to_pylist()
+    text = path.read_text(encoding="utf-8")
+    try:
+        if path.suffix == ".json":
+            return json.loads(text)
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise StartupError(f"{path} is not JSON ({error}): expected a list of examples, or one example a line in a .jsonl") from error
+
+
+def _hub_examples(name: str, commit: str) -> Any:
+    import datasets
+
+    return datasets.load_dataset(name, split=HUB_SPLIT, revision=commit)

@@ -1,0 +1,128 @@
+"""The jobs of the fine-tuning procedure, submitted as they are: the original's #SBATCH lines on nodes with 64 CPUs and 8 GPUs.
+
+Its shared folder, /mnt/sharedfs/nebius-demoday-test, is a temporary one that every host mounts there. The documented variables make the
+training small: the tiny model, generated data, a rank or two on each node.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.running import inside
+from tests.docs.pages import ROOT, parse
+from tests.runbooks.blocks import NO_SEEDS, SEEDS
+from tests.slurm.controller import SlurmCluster
+
+SHARED = "/mnt/sharedfs/nebius-demoday-test"
+SMALL = {"MODEL": "tiny", "DATASET": "generated", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+SEED = next(iter(sorted(SEEDS.glob("003_*.txt"))), None)
+TIMEOUT_S = 240.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """The cluster, and the procedure's folder on its file server."""
+
+    slurm: SlurmCluster
+    folder: Path
+
+    def submit(self, script: str, variables: dict[str, str], *options: str, fails: bool = False) -> tuple[str, str, str]:
+        """A job to its end: its number, its output and its errors."""
+        command = ["sbatch", "--wait", "--parsable", *options, script]
+        done = self.slurm.hosts.run("head", command, cwd=SHARED, env=variables, timeout=TIMEOUT_S)
+        job = done.stdout.strip()
+        output, errors = (self.log(job, suffix) for suffix in ("out", "err"))
+        assert (done.returncode != 0) == fails, f"exit code {done.returncode} {done.stderr}\n{output[-4000:]}\n{errors[-6000:]}"
+        return job, output, errors
+
+    def log(self, job: str, suffix: str) -> str:
+        return "".join(path.read_text() for path in (self.folder / "slurm-logs").glob(f"*-{job}.{suffix}"))
+
+    def results(self, run: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Of a run: its flags and its metrics."""
+        folder = self.folder / "results" / "training" / run
+        args, metrics = (json.loads((folder / f"{name}.json").read_text()) for name in ("run_args", "metrics"))
+        return args, metrics
+
+
+@pytest.fixture(scope="module")
+def site(slurm_cluster: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("sharedfs")
+    shutil.copytree(ROOT / "runbooks" / "sft" / "training", folder / "training")
+    (folder / "slurm-logs").mkdir()
+    (folder / ".venv").symlink_to(sys.prefix)
+    # A file system of its own: /mnt belongs to this machine.
+    mount = f"mount -t tmpfs tmpfs /mnt; mkdir -p {SHARED}; mount --bind {folder} {SHARED}"
+    for host in slurm_cluster.hosts.names:
+        inside(slurm_cluster.hosts.state, host, ["sh", "-ec", mount])
+    return Site(slurm_cluster, folder)
+
+
+def assert_trained(site: Site, run: str, world_size: int, **expected: object) -> None:
+    args, metrics = site.results(run)
+    assert (args["run_name"], args["model"], args["max_steps"], args["seq_len"]) == (run, "tiny", 10, 512)
+    tokens = {"approx_tokens_per_rank": 10 * 512, "world_size": world_size, "steps": 10, "samples_disjoint": True}
+    for name, value in {**tokens, "model": "tiny", "dataset": "generated", "use_lora": True, **expected}.items():
+        assert metrics[name] == value, f"{name} is {metrics[name]}"
+    assert metrics["wall_time_s"] > 0 and metrics["startup_s"] > 0 and metrics["tokens_per_s"] > 0
+
+
+def test_the_job_on_one_node(site: Site) -> None:
+    job, output, _ = site.submit("training/slurm/train_ddp_1node.sbatch", {**SMALL, "NPROC_PER_NODE": "2"})
+    assert (site.folder / "slurm-logs" / f"train_ddp_1node-{job}.out").is_file()
+    assert (site.folder / "slurm-logs" / f"train_ddp_1node-{job}.err").is_file()
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7" in output and "no nvidia-smi: no GPU here" in output
+    assert_trained(site, "sft_ddp_1node_smoke", 2, gradient_checkpointing=True)
+
+
+def test_the_job_on_two_nodes(site: Site) -> None:
+    job, output, _ = site.submit("training/slurm/train_ddp_2node.sbatch", {**SMALL, "NPROC_PER_NODE": "1"})
+    assert (site.folder / "slurm-logs" / f"train_ddp_2node_lora-{job}.out").is_file()
+    assert (site.folder / "slurm-logs" / f"train_ddp_2node_lora-{job}.err").is_file()
+    head, port = site.slurm.hosts.address("node1"), 20000 + int(job)
+    assert re.findall(r"^RDZV_ENDPOINT (.*)$", output, re.MULTILINE) == [f"{head}:{port}"] * 2
+    assert set(re.findall(r"^host (.*)$", output, re.MULTILINE)) == {"node1", "node2"}
+    assert_trained(site, "sft_ddp_2node_lora_smoke", 2, gradient_checkpointing=False)
+
+
+REFUSALS = {
+    "no weights": ("train_ddp_1node", {"HF_HUB_OFFLINE": "1"}, "MODEL=tiny DATASET=generated"),
+    "no such interface": ("train_ddp_2node", {**SMALL, "NIC": "ib9"}, "node1 has no IPv4 address on 'ib9': set NIC to one of lo 127.0.0.1"),
+    "no environment": ("train_ddp_2node", {**SMALL, "VENV": "/nowhere"}, "VENV is /nowhere, and there is no /nowhere/bin/activate"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_job_that_cannot_train_ends_before_its_first_rank(site: Site, why: str) -> None:
+    script, variables, sentence = REFUSALS[why]
+    _, output, errors = site.submit(f"training/slurm/{script}.sbatch", variables, fails=True)
+    assert sentence in errors, errors
+    assert "torch" not in output + errors
+
+
+def original_job() -> str:
+    """The original's own lines for two nodes in one script, with one rank a node, as 8 of them need 8 GPUs."""
+    assert SEED is not None
+    blocks = [block.text for block in parse(SEED.read_text()).blocks if block.language == "bash"]
+    network, address, launch = (next(text for text in blocks if word in text) for word in ("GLOO_USE_IPV6", "RDZV_ENDPOINT", "--node_rank"))
+    job = (ROOT / "runbooks" / "sft" / "training" / "slurm" / "train_ddp_2node.sbatch").read_text()
+    options = [line for line in job.splitlines() if line.startswith("#SBATCH")]
+    return "\n".join(
+        ["#!/bin/bash", *options, "set -euo pipefail", network, address, launch.replace("--nproc_per_node=8", "--nproc_per_node=1")]
+    )
+
+
+@pytest.mark.skipif(SEED is None, reason=NO_SEEDS)
+def test_the_originals_own_lines_for_two_nodes(site: Site) -> None:
+    (site.folder / "original.sbatch").write_text(original_job())
+    shutil.rmtree(site.folder / "results", ignore_errors=True)
+    site.submit("original.sbatch", SMALL)
+    assert_trained(site, "sft_ddp_2node_lora_smoke", 2, gradient_checkpointing=False)

@@ -1,0 +1,126 @@
+"""Settings of fine-tuning, where its model and data come from, the shapes of models: everything that is known without torch."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from seatrial_workloads.sft.settings import Settings, results_dir, token_cache_dir
+from seatrial_workloads.sft.shapes import MISTRAL_7B, UnknownShape, model_shape
+from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
+
+REENTRANT = {"gradient_checkpointing": True, "checkpointing_reentrant": True}
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({**REENTRANT, "strategy": "ddp"}, "ready only once.*checkpointing_reentrant=false, or ddp_static_graph=true"),
+        ({**REENTRANT, "strategy": "fsdp", "use_lora": False}, "checkpointing_reentrant=false"),
+        ({"strategy": "fsdp", "ddp_static_graph": True}, "ddp_static_graph is DDP's"),
+        ({"recipe": "seed", "packing": True}, "recipe=ours, or packing=false"),
+        ({"recipe": "seed", "loss_on": "response"}, "recipe=ours, or loss_on=all"),
+        ({"merge_adapter": True, "use_lora": False}, "there is no adapter"),
+        ({"baseline_tokens_per_s": 100.0}, "given together"),
+        ({"run_name": "a/b"}, "the name of one folder"),
+        ({"strategy": "zero3"}, "expected one of auto, ddp, fsdp"),
+        ({"precision": "fp16"}, "expected one of auto, bf16, fp32"),
+        ({"lora_dropout": 1.0}, "below 1"),
+        ({"seq_len": 4}, "8 or more"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_remedy(values, problem):
+    with pytest.raises(ValueError, match=problem):
+        Settings(**values)
+
+
+def test_re_entrant_checkpointing_is_refused_by_the_number_of_ranks_where_that_decides():
+    settings = Settings(**REENTRANT)
+    assert settings.rank_problem(1) is None
+    assert "ready only once" in str(settings.rank_problem(2))
+    for works in ({"ddp_static_graph": True}, {"use_lora": False}, {"checkpointing_reentrant": False}):
+        assert Settings(**{**REENTRANT, **works}).rank_problem(2) is None
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    for name in ("HF_HUB_OFFLINE", "HF_HUB_CACHE", "HTTPS_PROXY", "https_proxy", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setattr(socket, "create_connection", refuse)
+
+
+def test_a_hub_id_without_the_hub_stops_before_launch_and_names_the_tiny_model(offline, tmp_path):
+    settings = Settings(model="mistralai/Mistral-7B-v0.1", dataset="yahma/alpaca-cleaned")
+    [(name, sentence)] = settings.host_problems(num_gpus=0, cwd=tmp_path)
+    assert name == "model" and "\n" not in sentence
+    assert sentence.startswith("model 'mistralai/Mistral-7B-v0.1' and dataset 'yahma/alpaca-cleaned' must be downloaded")
+    assert "model=tiny" in sentence and "dataset=generated" in sentence
+    assert Settings().host_problems(num_gpus=0, cwd=tmp_path) == []
+
+
+def test_what_the_cache_or_a_folder_has_needs_no_hub(offline, tmp_path):
+    snapshot = tmp_path / "hf/hub/models--org--small/snapshots/abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (tmp_path / "data.jsonl").write_text("")
+    assert hub_problem("org/small", "data.jsonl", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "problem"),
+    [
+        (model_problem, "tinny", "did you mean 'tiny'"),
+        (model_problem, "./nowhere/at all", "no such path"),
+        (model_problem, "empty", "no config.json"),
+        (dataset_problem, "generate", "did you mean 'generated'"),
+        (dataset_problem, "gone.jsonl", "no such path"),
+        (dataset_problem, "empty", "neither a saved dataset nor"),
+        (dataset_problem, "notes.txt", "is no .json, .jsonl, .parquet file"),
+    ],
+)
+def test_wrong_names_are_refused_with_what_is_near(tmp_path, check, name, problem):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    assert problem in str(check(name, tmp_path))
+
+
+def test_folders_follow_the_seeds_variables():
+    assert results_dir(Settings(run_name="r"), {}) == Path("results/training/r")
+    assert results_dir(Settings(run_name="r"), {"RUNS_ROOT": "/shared"}) == Path("/shared/r")
+    assert results_dir(Settings(run_name="r", runs_root="here"), {"RUNS_ROOT": "/shared"}) == Path("here/r")
+    assert token_cache_dir(Settings(), {"HF_HOME": "/hf"}) == Path("/hf/tokenized")
+    assert token_cache_dir(Settings(tok_cache_dir="/tok"), {"HF_HOME": "/hf"}) == Path("/tok")
+
+
+def test_mistrals_parameters_are_those_the_seed_printed():
+    lora = MISTRAL_7B.lora_parameters(8)
+    assert (lora, MISTRAL_7B.base_parameters + lora) == (20_971_520, 7_262_703_616)
+    assert f"{100 * lora / (MISTRAL_7B.base_parameters + lora):.4f}" == "0.2888"
+
+
+def test_flops_are_four_for_a_frozen_parameter_six_for_a_trained_one_and_causal_attention():
+    shape = model_shape("mistral-7b")
+    # The table of embeddings is looked up, not multiplied.
+    frozen = shape.base_parameters - shape.embedding_parameters
+    attention = 12 * 32 * 4096 * 256.5
+    assert shape.flops_per_token(lora_rank=8, context=256.5) == pytest.approx(4 * frozen + 6 * shape.lora_parameters(8) + attention)
+    assert shape.flops_per_token(lora_rank=None, context=256.5) == pytest.approx(6 * frozen + attention)
+
+
+def test_a_shape_is_read_from_a_config_or_refused(tmp_path):
+    config = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    shape = model_shape(str(tmp_path))
+    assert (shape.kv_heads, shape.tied) == (4, True)
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 64}))
+    with pytest.raises(UnknownShape, match="num_attention_heads"):
+        model_shape(str(tmp_path))
+    with pytest.raises(UnknownShape, match="not known here"):
+        model_shape("org/unheard-of")

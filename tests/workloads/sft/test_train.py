@@ -1,0 +1,153 @@
+"""Real trainings on one and two CPU ranks: DDP, FSDP and one process agree, and leave their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+from seatrial.core.checkpoints import find_checkpoints  # noqa: E402
+from seatrial_workloads.common.errors import StartupError  # noqa: E402
+from seatrial_workloads.sft import train as sft  # noqa: E402
+from seatrial_workloads.sft.settings import Settings  # noqa: E402
+from seatrial_workloads.sft.shapes import TINY  # noqa: E402
+from tests.workloads.ranks import column, events, rank_environment  # noqa: E402
+from tests.workloads.sft.trainings import SHORT, TRAININGS, train  # noqa: E402
+
+SEED_FIELDS = {
+    "wall_time_s", "approx_tokens_per_rank", "approx_tokens_per_s_per_rank", "world_size", "gpu0", "torch", "model", "dataset",
+    "use_lora", "bf16", "gradient_checkpointing",
+}  # fmt: skip
+ON_TWO_RANKS = tuple(name for name in TRAININGS if name != "alone")
+LONGEST_S = 280
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory) -> tuple[Path, list[dict[str, Any]]]:
+    """The folder of the trainings, and their results on each rank."""
+    out = tmp_path_factory.mktemp("two_ranks")
+    argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "tests.workloads.sft.trainings"]
+    env = {**rank_environment(0, 1), "HF_HOME": str(out / "hf")}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"):
+        env.pop(name, None)
+    done = subprocess.run([*argv, str(out), *ON_TWO_RANKS], env=env, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (out / "stdout").write_text(done.stdout)
+    return out, [json.loads((out / f"results_rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("alone")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR"):
+            patch.delenv(name, raising=False)
+        return out / "alone", train("alone", out)
+
+
+def test_one_process_ddp_and_fsdp_have_the_same_losses(two_ranks, alone):
+    _, (first, second) = two_ranks
+    expected = alone[1]["losses"]
+    assert len(expected) == SHORT["steps"] and expected[-1] < expected[0]
+    for name in ("ddp", "fsdp", "checkpointed", "fsdp_checkpointed", "reentrant_static"):
+        assert first[name]["losses"] == pytest.approx(expected, rel=1e-5), name
+        assert second[name]["losses"] == first[name]["losses"], name
+    assert first["fsdp_full"]["losses"] == pytest.approx(first["ddp_full"]["losses"], rel=1e-5)
+    assert first["fsdp_bf16"]["losses"] == pytest.approx(expected, rel=5e-3)
+
+
+def test_fsdp_shards_every_parameter_and_a_rank_holds_half_of_the_bytes(two_ranks):
+    _, by_rank = two_ranks
+    for results in by_rank:
+        for name in ("fsdp", "fsdp_full", "fsdp_bf16"):
+            placed = results[name]
+            assert placed["all_sharded"] and placed["held_bytes"] * 2 == placed["whole_bytes"], name
+        assert not results["ddp"]["all_sharded"] and results["ddp"]["held_bytes"] == results["ddp"]["whole_bytes"]
+
+
+def test_the_strategy_in_effect_is_recorded_and_the_ranks_have_other_examples(two_ranks):
+    out, _ = two_ranks
+    for name in ("ddp", "fsdp"):
+        (event,) = [event for event in events(out / name, "effective") if event["setting"] == "strategy"]
+        assert (event["requested"], event["effective"]) == (name, name)
+        ids = json.loads((out / name / "sample_ids.json").read_text())
+        first, second = ({number for step in ids[rank] for number in step} for rank in "01")
+        assert len(first) == len(second) == SHORT["steps"] * SHORT["micro_batch"] and not first & second
+        metrics = json.loads((out / name / "metrics.json").read_text())
+        assert metrics["samples_disjoint"] is True and metrics["strategy"] == name
+        assert set(metrics) >= SEED_FIELDS and ("fsdp" in metrics) == (name == "fsdp")
+    stdout = (out / "stdout").read_text()
+    assert stdout.index("trainable params: 16,384 || all params: 155,968 || trainable%: 10.5047") < stdout.index("'loss'")
+    assert stdout.count("METRICS: {") == len(ON_TWO_RANKS), "rank 0 alone prints"
+
+
+def test_events_count_real_tokens_and_packing_pads_less(two_ranks):
+    out, (results, _) = two_ranks
+    for name in ("ddp", "packed"):
+        assert column(out / name, "step", 1) == list(range(SHORT["steps"]))
+        tokens = sum(sum(column(out / name, "tokens", rank)[results[name]["steps"] - results[name]["steady_steps"] :]) for rank in (0, 1))
+        assert tokens == results[name]["steady_real_tokens"] <= results[name]["steady_padded_tokens"]
+    assert results["packed"]["real_token_share"] > results["ddp"]["real_token_share"]
+    assert sum(column(out / "packed", "samples")) > sum(column(out / "ddp", "samples"))
+
+
+def test_a_stopped_training_goes_on_under_either_strategy_as_if_it_had_not_stopped(two_ranks):
+    out, (results, _) = two_ranks
+    for name in ("ddp_resumed", "fsdp_resumed"):
+        assert results[name]["losses"] == pytest.approx(results["ddp"]["losses"][2:], rel=1e-5), name
+        assert column(out / name, "step") == [2, 3]
+    (whole,) = find_checkpoints(out / "fsdp_stopped" / "checkpoints").whole
+    assert (whole.step, whole.world_size) == (1, 2)
+
+
+def test_adapters_of_both_strategies_load_and_merge(two_ranks):
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    out, _ = two_ranks
+    merged = [AutoModelForCausalLM.from_pretrained(out / name / "merged") for name in ("ddp_resumed", "fsdp_resumed")]
+    for ours, theirs in zip(merged[0].state_dict().values(), merged[1].state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    base = sft.build_model(Settings(use_lora=False), torch.device("cpu"))[0]
+    ids = torch.arange(3, 40)[None]
+    plain = base(ids).logits
+    adapted = PeftModel.from_pretrained(base, out / "fsdp_resumed" / "adapter").eval()(ids).logits
+    torch.testing.assert_close(adapted, merged[1].eval()(ids).logits, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(adapted, plain, atol=1e-3)
+
+
+def test_one_rank_leaves_the_seeds_files_and_honest_figures(alone):
+    folder, results = alone
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["approx_tokens_per_rank"] == metrics["approx_tokens"] == 4 * 2 * 96, "the seed leaves out gradient accumulation"
+    assert metrics["steps"] == 4 and metrics["steady_padded_tokens"] == 3 * 2 * 2 * 96
+    assert 0 < metrics["steady_real_tokens"] < metrics["steady_padded_tokens"]
+    assert (metrics["mfu"], metrics["peak_tflops_per_gpu"]) == (None, None) and "CPU" in metrics["mfu_reason"]
+    lora = TINY.lora_parameters(8)
+    assert (metrics["trainable_parameters"], metrics["all_parameters"]) == (lora, TINY.base_parameters + lora) == (16_384, 155_968)
+    assert metrics["peak_rss_mib"] > 50 and metrics["peak_memory_mib"] is None
+    assert metrics["losses"] == results["losses"] == pytest.approx(column(folder, "loss"))
+    assert [span["name"] for span in events(folder, "span")][:3] == ["tokenise", "process_group", "model"]
+    (strategy,) = [event for event in events(folder, "effective") if event["setting"] == "strategy"]
+    assert (strategy["effective"], strategy["reason"]) == ("none", "one rank: nothing is shared")
+
+
+def test_what_cannot_start_is_refused_before_a_file_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    with pytest.raises(StartupError, match="MASTER_PORT is not set"):
+        sft.run(Settings(), tmp_path / "run", run_args={})
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    with pytest.raises(StartupError, match="ready only once"):
+        sft.run(Settings(gradient_checkpointing=True, checkpointing_reentrant=True), tmp_path / "run", run_args={})
+    assert not (tmp_path / "run").exists() and "MASTER_ADDR" not in os.environ
