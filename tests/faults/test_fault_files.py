@@ -293,5 +293,7 @@ def test_the_command_line_reports_a_damaged_campaign(campaign: Path, tmp_path: P
     damage.a_pipe(harness.out.folder / ATTEMPT / "host_telemetry.csv")
     damage.a_folder(harness.out.summary_md)
     text = " ".join(harness.run("report", "out", "--full").split())
-    assert "Traceback" not in text and "events_rank0.jsonl" in text and "host_telemetry.csv cannot be used" in text
+    assert "Traceback" not in text, text
+    assert "events_rank0.jsonl" in text, text
+    assert "host_telemetry.csv cannot be used" in text, text
     assert harness.out.summary_md.is_file() and (harness.out.folder / "summary.md.folder-1/inside").read_text() == "kept"

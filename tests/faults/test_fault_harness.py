@@ -23,7 +23,7 @@ LONG = dummy(steps=60_000, soft_s=15)
 # Parts of the names of columns that may differ between a campaign that was killed twenty times and one that was not.
 TIMES = (
     "duration", "_ms", "eta", "_sec", "per_s", "_gib", "started", "port", "attempt", "run_dir", "log", "speed", "ratio", "p50", "stab",
-    "wall_s", "window", "warmup", "steady",
+    "wall_s", "window", "warmup", "steady", "telemetry_rows",
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def test_a_deepspeed_sweep_killed_in_the_middle_goes_on(harness: Harness) -> Non
     harness.run("prepare", "librispeech", "--synthetic", "40", "--output-root", "data")
     plan = str(harness.plan(SWEEP))
     killed = harness.start("run", plan)
-    wait_until(lambda: any(harness.out.folder.glob("*/attempt-1/outcome.json")), "the first run ends", 120)
+    wait_until(lambda: any(harness.out.folder.glob("*/attempt-1/outcome.json")), "the first run ends", 300)
     started_ranks(harness, 2)
     send(killed.pid, signal.SIGKILL)
     wait_until(lambda: not harness.left_behind(), "every process of it ends", 60)

@@ -86,11 +86,15 @@ def test_warned_of_the_time_limit_the_rest_gets_another_job(campaign: JobCampaig
 
 
 def test_too_little_time_for_the_next_run(campaign: JobCampaign) -> None:
-    """After one run of six seconds a warning 294 s before the limit of five minutes leaves none."""
-    text = campaign.run({**TWO_RUNS, "place": {**HELD, "warn_s": 294}})
-    assert [end_of(campaign, number) for number in (1, 2)] == [AllocationEnding.TIME_LEFT, AllocationEnding.DONE], text
-    assert f"Slurm job {held_job(campaign)} has" in text and "1 run in a new job" in text
-    assert causes(campaign, "base_r1") == causes(campaign, "base_r2") == []
+    """An earlier run of the group that took twenty minutes: after the first run of a job of five there is no time for the second."""
+    short = {**TWO_RUNS, "steps": 20}
+    campaign.run({**short, "repeats": 1})
+    earlier = campaign.attempt("base_r1").outcome
+    earlier.write_text(json.dumps({**json.loads(earlier.read_text()), "duration_s": 1200.0}))
+    text = campaign.run({**short, "repeats": 3})
+    assert [end_of(campaign, number) for number in (2, 3)] == [AllocationEnding.TIME_LEFT, AllocationEnding.DONE], text
+    assert f"Slurm job {held_job(campaign, 2)} has" in text and "1 run in a new job" in text
+    assert causes(campaign, "base_r2") == causes(campaign, "base_r3") == []
 
 
 def test_a_stop_from_another_node(campaign: JobCampaign) -> None:

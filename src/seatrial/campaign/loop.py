@@ -225,6 +225,8 @@ class _Campaign:
     def run(self, again: bool, monotonic: Callable[[], float], *, keep_going: bool) -> CampaignEnd:
         schedule = self._schedule(again, monotonic)
         self._state = replace(self._state, count=schedule.num_left)
+        if self.recorder and schedule.num_left:
+            self.recorder.load()
         try:
             return self._run_all(schedule, keep_going)
         finally:

@@ -27,15 +27,18 @@ if TYPE_CHECKING:
     from seatrial.core.paths import CampaignPaths
     from seatrial.plan.schema import Plan
     from seatrial.plan.stages import StagedPlan
+    from seatrial.plan.yaml_text import Document
     from seatrial.records.plan import CampaignPlan
 
 
-def read_plan(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out, site: SiteName = None) -> CampaignPlan:
-    """The plan with every run resolved, at its site; a PlanError or UsageError where it cannot be."""
+def read_plan(
+    plan: Path, set: Overrides, only: Only, budget: Budget, out: Out, site: SiteName = None, *, document: Document | None = None
+) -> CampaignPlan:
+    """The plan with every run resolved, at its site; a PlanError or UsageError where it cannot be. `document`: as `load_plan` takes it."""
     from seatrial.plan.load import load_plan
 
     budget_s = budget_of(budget)
-    return resolve_loaded(load_plan(plan, set or ()), plan, out, site, only=only or (), budget_s=budget_s)
+    return resolve_loaded(load_plan(plan, set or (), document=document), plan, out, site, only=only or (), budget_s=budget_s)
 
 
 def resolve_loaded(
@@ -221,10 +224,12 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     """
     from seatrial.campaign.resume import finished_attempt, uncounted_runs
     from seatrial.plan.stages import load_stages
+    from seatrial.plan.yaml_text import read_plan_file
 
-    if staged := load_stages(plan):
+    document = read_plan_file(plan)
+    if staged := load_stages(plan, document):
         return _show_stages(staged, set or (), out)
-    campaign = read_plan(plan, set, only, budget, out)
+    campaign = read_plan(plan, set, only, budget, out, document=document)
     paths = CampaignPaths(Path(campaign.output))
     done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
     console = console_for(plain=True, soft_wrap=True)

@@ -79,9 +79,11 @@ def run(
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.plan import read_plan
     from seatrial.plan.stages import load_stages
+    from seatrial.plan.yaml_text import read_plan_file
 
+    document = read_plan_file(plan)
     first_line = f"Running {plan}: the programs that it names are started, as you."
-    if staged := load_stages(plan):
+    if staged := load_stages(plan, document):
         from seatrial.cli.stages import StagedRun
 
         one_campaign = {"--budget": budget, "--place": place, "--node-rank": node_rank, "--master-addr": master_addr}
@@ -96,7 +98,8 @@ def run(
         refuse_unusable_output(output)
         staged_run = StagedRun(staged, run_campaign, output=output, overrides=set or (), site=site, as_json=json, again=again)
         return staged_run.run(only or (), one_campaign, first_line)
-    campaign = read_plan(plan, [*(set or ()), *([f"place.kind={place}"] if place else ())], only, budget, out, site)
+    overrides = [*(set or ()), *([f"place.kind={place}"] if place else ())]
+    campaign = read_plan(plan, overrides, only, budget, out, site, document=document)
     if ignore_needs and campaign.needs is not None:
         campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
     campaign = replace(campaign, fit_enforced=not ignore_fit)

@@ -24,6 +24,7 @@ from seatrial.plan import workloads
 from seatrial.plan.checks import check_plan
 from seatrial.plan.schema import SHORT_FORMS, Plan
 from seatrial.plan.yaml_text import (
+    Document,
     KeyPath,
     Location,
     Locations,
@@ -38,9 +39,10 @@ from seatrial.plan.yaml_text import (
 from seatrial.records.caution import Scalar
 
 
-def load_plan(path: Path, overrides: Sequence[str] = (), *, base: Path | None = None) -> Plan:
-    """The plan in `path`, merged over what it extends or over `base`, with `overrides` applied."""
-    mapping, locations = read_with_bases(path, base=base)
+def load_plan(path: Path, overrides: Sequence[str] = (), *, base: Path | None = None, document: Document | None = None) -> Plan:
+    """The plan in `path`, merged over what it extends or over `base`, with `overrides` applied. `document` is what was read of it already:
+    a pipe can be read once."""
+    mapping, locations = read_with_bases(path, base=base, document=document)
     if "stages" in mapping:
         first = next((stage["plan"] for stage in mapping["stages"] or () if isinstance(stage, dict) and "plan" in stage), "a stage's own")
         raise locations.error(("stages",), f"this command takes one campaign, and stages are several: name the plan of one, {first}")
@@ -169,9 +171,11 @@ def _move_locations(locations: Locations, path: KeyPath, stands_for: str) -> Non
 LONGEST_CHAIN = 20
 
 
-def read_with_bases(path: Path, below: tuple[Path, ...] = (), base: Path | None = None) -> tuple[dict[str, Any], Locations]:
+def read_with_bases(
+    path: Path, below: tuple[Path, ...] = (), base: Path | None = None, document: Document | None = None
+) -> tuple[dict[str, Any], Locations]:
     """The mapping of a plan file merged over everything it extends, or over `base` in place of that, short forms expanded."""
-    document = read_plan_file(path)
+    document = document or read_plan_file(path)
     locations = Locations(str(path), document.where)
     mapping = expand_short_forms(document.value, locations)
     needs = mapping.get("needs")

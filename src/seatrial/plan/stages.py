@@ -19,7 +19,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 from seatrial.core.errors import PlanError, did_you_mean
 from seatrial.plan.load import load_plan, plan_error
 from seatrial.plan.schema import Plan, StrictModel, Text
-from seatrial.plan.yaml_text import KeyPath, Locations, read_plan_file
+from seatrial.plan.yaml_text import Document, KeyPath, Locations, read_plan_file
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 ACCEPTANCE = "acceptance"
@@ -108,9 +108,9 @@ where a stage failed, else 3 where one was inconclusive or not run."""
         return self
 
 
-def load_stages(path: Path) -> StagedPlan | None:
-    """The plan of stages in `path`; None where the file is an ordinary plan."""
-    document = read_plan_file(path)
+def load_stages(path: Path, document: Document | None = None) -> StagedPlan | None:
+    """The plan of stages in `path`, of which `document` may have been read already; None where the file is an ordinary plan."""
+    document = document or read_plan_file(path)
     if "stages" not in document.value:
         return None
     locations = Locations(str(path), document.where)

@@ -53,11 +53,17 @@ BATCH_SIZE = 16
 MAX_KEPT_RUNS = 200
 # A live page takes charts up to this much finer than needed, so that a long campaign is redrawn a few times and not after every run.
 LIVE_FINER_RATIO = 1.5
-WORKER_IMPORTS = ("seatrial.analyse.measure", "seatrial.analyse.charts.run_charts", "seatrial.collect.steps")
-"""What a worker loads before there is anything to measure."""
+MEASURING = ("seatrial.analyse.measure", "seatrial.analyse.charts.run_charts", "seatrial.collect.steps", "seatrial.collect.telemetry")
+"""What is loaded before there is anything to measure."""
 
 Found = tuple[RunMeasure | None, RunCharts | None]
 """A MeasuredRun without its attempt: a worker need not send back what the parent has."""
+
+
+def load_measuring() -> None:
+    """Import polars and what measures with it."""
+    for name in MEASURING:
+        importlib.import_module(name)
 
 
 def measure_all(attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
@@ -312,8 +318,7 @@ def serve(pipe: Connection, parent: int) -> None:
     # What is measured is sent away and holds no reference cycles; searching for some costs a tenth of the time.
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
-        for name in WORKER_IMPORTS:
-            importlib.import_module(name)
+        load_measuring()
         while os.getppid() == parent:
             pipe.send(measure_batch(*pipe.recv()))
 
