@@ -89,8 +89,9 @@ def build_model(
 
 def random_model(shape: Shape, tokenizer: Any, dtype: torch.dtype, attention: str, device: torch.device) -> nn.Module:
     """Random weights, created on the device itself: 7B parameters take a minute on a CPU."""
-    kind = LlamaConfig if shape.model_type == "llama" else MistralConfig
+    kind, more = (LlamaConfig, {}) if shape.model_type == "llama" else (MistralConfig, {"sliding_window": shape.window})
     config = kind(
+        **more,
         hidden_size=shape.hidden,
         intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers,

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.records.memory import ForecastUnknown
+from seatrial_workloads.sft.memory import forecast
 from seatrial_workloads.sft.settings import Settings, results_dir, token_cache_dir
-from seatrial_workloads.sft.shapes import MISTRAL_7B, UnknownShape, model_shape
+from seatrial_workloads.sft.shapes import MISTRAL_7B, UnknownShape, model_shape, shape_of
 from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
 
 REENTRANT = {"gradient_checkpointing": True, "checkpointing_reentrant": True}
@@ -114,13 +116,45 @@ def test_flops_are_four_for_a_frozen_parameter_six_for_a_trained_one_and_causal_
     assert shape.flops_per_token(lora_rank=None, context=256.5) == pytest.approx(6 * frozen + attention)
 
 
-def test_a_shape_is_read_from_a_config_or_refused(tmp_path):
-    config = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512}
-    (tmp_path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+CONFIG = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512,
+}  # fmt: skip
+
+
+def test_a_shape_is_read_from_a_config(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "tie_word_embeddings": True}))
     shape = model_shape(str(tmp_path))
-    assert (shape.kv_heads, shape.tied) == (4, True)
-    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 64}))
-    with pytest.raises(UnknownShape, match="num_attention_heads"):
+    assert (shape.kv_heads, shape.tied, shape.window) == (4, True, None)
+    assert shape_of({**CONFIG, "model_type": "mistral", "num_key_value_heads": 2}).window == 4096
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"model_type": "mixtral"}, "model_type is 'mixtral', and only llama and mistral"),
+        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"model_type": None}, "model_type is None"),
+        ({"model_type": "mistral"}, "it has no num_key_value_heads"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0; expected a whole number of at least 1"),
+        ({"hidden_size": -64}, "hidden_size is -64"),
+        ({"vocab_size": "512"}, "vocab_size is '512'"),
+        ({"num_key_value_heads": 3}, "do not divide evenly"),
+        ({"attention_bias": True}, "attention_bias is set"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config is set"),
+    ],
+)
+def test_another_architecture_is_unknown_whatever_its_keys(tmp_path, changes, problem):
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, **changes}))
+    with pytest.raises(UnknownShape, match=problem):
         model_shape(str(tmp_path))
+    with pytest.raises(ForecastUnknown, match=problem):
+        forecast(Settings(model=str(tmp_path)), world_size=1, cwd=tmp_path)
+
+
+def test_a_model_that_is_not_here_or_has_no_config_is_unknown(tmp_path):
+    for text in ('{"model_type": "llama"}', "[]", "{"):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(UnknownShape, match=str(tmp_path)):
+            model_shape(str(tmp_path))
     with pytest.raises(UnknownShape, match="not known here"):
         model_shape("org/unheard-of")
