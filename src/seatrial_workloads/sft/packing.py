@@ -21,6 +21,7 @@ COUNTS = "counts"
 """Of a batch: its `BatchCounts`, taken out before the model sees it."""
 IGNORED = -100
 """Label of a token that is not learnt."""
+PROBE_LENGTH = 4
 
 
 @dataclass(frozen=True)
@@ -111,3 +112,18 @@ class Collator:
             positions.append(row_positions + list(range(rest)))
             labels.append(row_labels + [IGNORED] * rest)
         return {"input_ids": torch.tensor(ids), "position_ids": torch.tensor(positions), "labels": torch.tensor(labels)}
+
+
+@torch.no_grad()
+def mixes_examples(model: Any) -> bool:
+    """Whether a token of one packed example reaches the next one, tried with two short examples: an architecture that does not read
+    positions as transformers' masks do would train on neighbours."""
+    was_training, device = model.training, next(model.parameters()).device
+    ids = torch.arange(2 * PROBE_LENGTH, device=device)[None] % model.config.vocab_size
+    positions = torch.arange(PROBE_LENGTH, device=device).repeat(2)[None]
+    changed = ids.clone()
+    changed[0, PROBE_LENGTH - 1] = 0
+    model.eval()
+    before, after = (model(input_ids=given, position_ids=positions, use_cache=False).logits[0, PROBE_LENGTH:] for given in (ids, changed))
+    model.train(was_training)
+    return not torch.equal(before, after)

@@ -37,6 +37,8 @@ from seatrial_workloads.sft.fsdp import gathered_state, shard
 from seatrial_workloads.sft.ledger import shared_samples
 from seatrial_workloads.sft.model import (
     RANDOM,
+    TARGETS,
+    adapted_names,
     build_model,
     build_tokenizer,
     choose_formats,
@@ -44,9 +46,9 @@ from seatrial_workloads.sft.model import (
     describe_parameters,
     load_trained,
 )
-from seatrial_workloads.sft.packing import Collator
+from seatrial_workloads.sft.packing import Collator, mixes_examples
 from seatrial_workloads.sft.settings import Settings, results_dir
-from seatrial_workloads.sft.shapes import shape_of
+from seatrial_workloads.sft.shapes import Shape, UnknownShape, shape_of
 from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
 from seatrial_workloads.sft.trainer import SftTrainer, training_arguments
 
@@ -136,13 +138,26 @@ class Training:
         model, _ = build_model(settings, self.ranks.device, self.formats, self.tokenizer)
         if self.checkpoint is not None:
             load_trained(model, self.checkpoint.folder)
-        self.shape = shape_of(model.config.to_dict())
+        self.shape, self.no_shape = self._shape(model)
         self.trainable, self.total = count_parameters(model)
+        self.adapted = adapted_names(model)
         if self.strategy.effective == "fsdp":
             shard(model, self.ranks.world_size, self.ranks.device, self.formats.precision.dtype)
         self.choices = choose_fast_paths(model, settings, self.ranks.device, is_sharded=self.strategy.effective == "fsdp")
         self.choices["cuda_graph"] = self._choose_graph()
         return model
+
+    def _shape(self, model: Any) -> tuple[Shape | None, str]:
+        """Of the architectures whose FLOPs are counted; else why not."""
+        try:
+            return shape_of(model.config.to_dict()), ""
+        except UnknownShape as unknown:
+            if self.settings.packing and mixes_examples(model):
+                raise StartupError(
+                    f"packing is on, and in a {model.config.model_type} model a token reaches the next example of its sequence: "
+                    "use packing=false"
+                ) from unknown
+            return None, str(unknown)
 
     def _choose_graph(self) -> Choice:
         on_gpu = self.ranks.device.type == "cuda"
@@ -199,6 +214,8 @@ class Training:
         }
         if settings.recipe == "seed":
             choices["append_eos"] = Choice(settings.append_eos, False, "recipe=seed adds none")
+        if settings.use_lora and set(self.adapted) != set(TARGETS):
+            choices["use_lora"] = Choice(True, True, f"adapters on {', '.join(self.adapted)}")
         if settings.model in RANDOM:
             choices["model"] = Choice(settings.model, settings.model, RANDOM[settings.model])
         record(choices, self.probe)
@@ -224,7 +241,13 @@ class Training:
             **ledger.times(self.begin, window, compiled=self.compiles),
             **metrics.window_fields(settings, window, ranks.world_size),
             **metrics.mfu_fields(
-                self.shape, window, lora_rank=lora_rank, world_size=ranks.world_size, gpu=gpu, precision=precision.effective
+                self.shape,
+                window,
+                lora_rank=lora_rank,
+                world_size=ranks.world_size,
+                gpu=gpu,
+                precision=precision.effective,
+                no_shape=self.no_shape,
             ),
             "measured_peak_tflops": metrics.measured_peak_tflops(ranks.device, precision.dtype),
             **metrics.highest(self.gather(metrics.peak_memory_mib(ranks.device))),

@@ -99,14 +99,34 @@ def test_mfu_is_below_one_of_known_hardware_and_none_else():
     assert known["mfu"] == pytest.approx(known["model_tflops"] / 989.4) and 0.28 < known["mfu"] < 0.31
     too_fast = mfu_fields(MISTRAL_7B, _window(1.0), gpu="NVIDIA H200", **options)
     assert too_fast["mfu"] is None and "above the datasheet's" in too_fast["mfu_reason"]
-    assert mfu_fields(MISTRAL_7B, _window(10.0), gpu="Some GPU", **options)["mfu"] is None
     assert mfu_fields(MISTRAL_7B, _window(10.0), gpu="NVIDIA H200", **{**options, "precision": "fp32"})["mfu"] is None
-    assert [peak_tflops(name) for name in ("NVIDIA H100 PCIe", "NVIDIA H200", "NVIDIA L40S", "NVIDIA GH200 480GB")] == [
-        756.0,
-        989.4,
-        362.05,
-        989.4,
-    ]
+    unknown = mfu_fields(None, _window(10.0), gpu="NVIDIA H200", no_shape="model_type is 'gpt2'", **options)
+    assert (unknown["mfu"], unknown["model_tflops"]) == (None, None) and "gpt2" in unknown["mfu_reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H200", 989.4),
+        ("NVIDIA H200 NVL", 835.5),
+        ("NVIDIA L40S", 362.05),
+        ("NVIDIA GH200 480GB", 989.4),
+        ("A100-SXM4-40GB", 312.0),
+        ("NVIDIA RTX A4000", None),
+        ("NVIDIA RTX A400", None),
+        ("NVIDIA RTX A1000 Laptop GPU", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", None),
+        ("Some GPU", None),
+        (None, None),
+    ],
+)
+def test_a_peak_belongs_to_a_product_by_its_whole_name(name, peak):
+    found, reason = peak_tflops(name, "bf16")
+    assert found == peak and bool(reason) == (peak is None)
+    assert reason is None or (name or "CPU") in reason
 
 
 def test_scaling_is_tokens_per_rank_relative_to_the_baseline():

@@ -142,6 +142,41 @@ def test_one_rank_leaves_the_seeds_files_and_honest_figures(alone):
     assert (strategy["effective"], strategy["reason"]) == ("none", "one rank: nothing is shared")
 
 
+OTHER_ARCHITECTURES: dict[str, tuple[dict[str, Any], set[str], str]] = {
+    "gpt2": ({"n_embd": 32, "n_layer": 1, "n_head": 2}, {"c_attn", "c_proj", "c_fc"}, "sdpa"),
+    "phi3": ({"num_key_value_heads": 2}, {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}, "sdpa"),
+    "gemma2": ({"num_key_value_heads": 2, "head_dim": 16}, set(sft.TARGETS), "eager"),
+}
+
+
+@pytest.mark.parametrize("model_type", OTHER_ARCHITECTURES)
+def test_another_architecture_trains_with_the_linear_layers_it_has(model_type, tmp_path, monkeypatch):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    sizes, adapted, attention = OTHER_ARCHITECTURES[model_type]
+    common = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2} if "n_embd" not in sizes else {}
+    config = AutoConfig.for_model(model_type, vocab_size=512, bos_token_id=1, eos_token_id=2, pad_token_id=2, **common, **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    sft.build_tokenizer(Settings()).save_pretrained(tmp_path / "model")
+    chosen = {**SHORT, "steps": 2, "model": str(tmp_path / "model"), "tok_cache_dir": str(tmp_path / "tokenized")}
+    metrics = sft.run(Settings(**chosen, merge_adapter=True), tmp_path / "run", run_args={})
+    assert len(metrics["losses"]) == 2 and metrics["model_tflops"] is None and f"model_type is '{model_type}'" in metrics["mfu_reason"]
+    effective = {event["setting"]: event for event in events(tmp_path / "run", "effective")}
+    assert effective["attn_impl"]["effective"] == attention
+    assert "written for Llama's and Mistral's layers" in effective["fast_paths"]["reason"]
+    if adapted != set(sft.TARGETS):
+        assert set(effective["use_lora"]["reason"].removeprefix("adapters on ").split(", ")) == adapted
+
+
+def test_a_model_without_linear_layers_is_refused_with_those_it_has():
+    from seatrial_workloads.sft.model import add_lora
+
+    with pytest.raises(StartupError, match="its linear layers are none; use use_lora=false"):
+        add_lora(torch.nn.Sequential(torch.nn.Embedding(4, 4)), Settings())
+
+
 def test_what_cannot_start_is_refused_before_a_file_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.delenv("MASTER_PORT", raising=False)
