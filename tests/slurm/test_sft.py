@@ -19,6 +19,7 @@ import pytest
 from tests.cluster.running import inside
 from tests.docs.pages import ROOT, parse
 from tests.runbooks.blocks import NO_SEEDS, SEEDS
+from tests.slurm.campaigns import ONE_NODE, JobCampaign
 from tests.slurm.controller import SlurmCluster
 
 SHARED = "/mnt/sharedfs/nebius-demoday-test"
@@ -106,6 +107,27 @@ def test_a_job_that_cannot_train_ends_before_its_first_rank(site: Site, why: str
     _, output, errors = site.submit(f"training/slurm/{script}.sbatch", variables, fails=True)
     assert sentence in errors, errors
     assert "torch" not in output + errors
+
+
+def test_a_plan_without_weights_is_refused_before_a_job_where_nodes_share_the_cache_and_else_in_the_job(campaign: JobCampaign) -> None:
+    plan = {
+        **ONE_NODE,
+        "workload": "sft",
+        "settings": {"model": "mistralai/Mistral-7B-v0.1", "dataset": "generated"},
+        "launcher": "torchrun",
+        "env": {"HF_HOME": str(campaign.folder / "hf"), "HF_HUB_OFFLINE": "1"},
+    }
+    sentence = "model 'mistralai/Mistral-7B-v0.1' must be downloaded, and HF_HUB_OFFLINE is set"
+    (campaign.folder / "site.yaml").write_text(f"name: test\nshared: {campaign.folder}\n")
+    text = campaign.run(plan, code=2)
+    assert "refused before anything was started" in text and sentence in text and not campaign.out.runs()
+    # Without a shared root, on an ordinary file system, only the node can tell.
+    (campaign.folder / "site.yaml").unlink()
+    campaign.run(plan, code=2)
+    outcome = campaign.outcome("base_r1")
+    assert outcome.detail.startswith(f"refused before a rank was started: {sentence}")
+    assert (outcome.signature, outcome.host) == ("workload_refused", campaign.start_record(campaign.attempt()).nodes[0])
+    assert not campaign.attempt().launcher_log.exists()
 
 
 def original_job() -> str:

@@ -182,8 +182,7 @@ def check(settings: Settings, script: Script, world_size: int, cwd: Path) -> Non
     """RefusedError for what would end the training once its ranks have started."""
     if script.ranks is not None and world_size != script.ranks:
         raise RefusedError(f"{script.name}.py trains on one rank, and there are {world_size}: use train_sft_ddp_min.py, or start one")
-    # How many GPUs there are matters to `device: cuda` only, which no flag asks for.
-    if problems := [problem for _, problem in settings.host_problems(num_gpus=0, cwd=cwd)]:
+    if problems := [problem for _, problem in settings.source_problems(cwd=cwd, env=os.environ, is_seen=lambda path: True)]:
         raise RefusedError(f"{'; '.join(problems)}. For a job: {NO_NETWORK} sbatch …")
     if problem := settings.rank_problem(world_size):
         raise RefusedError(problem)

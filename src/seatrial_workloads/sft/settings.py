@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from seatrial_workloads.common.fast_paths import ALL, EQUAL, check_own_list, is_
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
 from seatrial_workloads.sft.fast import PARTS, excluded_parts, make_alike
 from seatrial_workloads.sft.shapes import hugging_face_home
-from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
+from seatrial_workloads.sft.sources import IsSeen, source_problems
 
 NEEDS_TORCH = True
 # Settings that change how much work one sample is, and what that is counted in.
@@ -171,17 +171,18 @@ reason."""
 
     def host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]:
         """(setting, problem) for each that cannot work on this host; called before anything is started."""
-        return [(name, sentence) for name, sentence in self._host_problems(num_gpus, cwd) if sentence]
-
-    def _host_problems(self, num_gpus: int, cwd: Path) -> Iterator[tuple[str, str | None]]:
-        local = {"model": model_problem(self.model, cwd), "dataset": dataset_problem(self.dataset, cwd)}
-        yield from local.items()
-        if not any(local.values()):
-            yield "model", hub_problem(self.model, self.dataset, cwd)
+        problems = []
         if not num_gpus and self.device == "cuda":
-            yield "device", "device is cuda, but no usable GPU was found: use device=auto or cpu"
+            problems.append(("device", "device is cuda, but no usable GPU was found: use device=auto or cpu"))
         if self.resume_from is not None and not (cwd / self.resume_from).is_dir():
-            yield "resume_from", f"there is no folder {self.resume_from}: give a checkpoint folder, or a run folder that has one"
+            problems.append(
+                ("resume_from", f"there is no folder {self.resume_from}: give a checkpoint folder, or a run folder that has one")
+            )
+        return problems
+
+    def source_problems(self, *, cwd: Path, env: Mapping[str, str], is_seen: IsSeen) -> list[tuple[str, str]]:
+        """(setting, problem) for model and dataset where ranks cannot read them; called before anything is started."""
+        return list(source_problems(self.model, self.dataset, cwd=cwd, env=env, is_seen=is_seen))
 
     def rank_problem(self, world_size: int) -> str | None:
         """Why so many ranks cannot train with these settings, where that depends on their number."""

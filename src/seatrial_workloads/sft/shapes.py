@@ -171,12 +171,23 @@ def hugging_face_home(env: Mapping[str, str] = os.environ) -> Path:
     return Path(env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface").expanduser()
 
 
-def hub_cache() -> Path:
+def hub_cache(env: Mapping[str, str] = os.environ) -> Path:
     """Where huggingface_hub keeps what it downloaded."""
-    return Path(os.environ.get("HF_HUB_CACHE") or hugging_face_home() / "hub").expanduser()
+    return Path(env.get("HF_HUB_CACHE") or hugging_face_home(env) / "hub").expanduser()
+
+
+def hub_snapshot(kind: str, name: str, env: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder in the hub's cache that `name` stands for without a network: the commit that its branch main had."""
+    repository = hub_cache(env) / f"{kind}--{name.replace('/', '--')}"
+    try:
+        commit = (repository / "refs" / "main").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    folder = repository / "snapshots" / commit
+    return folder if commit and folder.is_dir() else None
 
 
 def cached_config(model: str) -> Path | None:
-    """The config.json of a hub id in the hub's cache; the newest of several."""
-    found = (hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots").glob("*/config.json")
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    """The config.json of a hub id in the hub's cache."""
+    folder = hub_snapshot("models", model)
+    return folder / "config.json" if folder is not None and (folder / "config.json").is_file() else None

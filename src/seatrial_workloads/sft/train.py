@@ -49,7 +49,7 @@ from seatrial_workloads.sft.model import (
 from seatrial_workloads.sft.packing import Collator, mixes_examples
 from seatrial_workloads.sft.settings import Settings, results_dir
 from seatrial_workloads.sft.shapes import Shape, UnknownShape, shape_of
-from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
+from seatrial_workloads.sft.sources import source_problems
 from seatrial_workloads.sft.trainer import SftTrainer, training_arguments
 
 RUN_ARGS, METRICS, SAMPLE_IDS = "run_args.json", "metrics.json", "sample_ids.json"
@@ -89,9 +89,8 @@ def refuse_impossible(settings: Settings, world_size: int) -> None:
         raise StartupError(
             f"WORLD_SIZE is {world_size}, and MASTER_PORT is not set: start the ranks with torchrun, or set MASTER_ADDR and MASTER_PORT"
         )
-    cwd = Path()
-    problem = settings.rank_problem(world_size) or model_problem(settings.model, cwd) or dataset_problem(settings.dataset, cwd)
-    problem = problem or hub_problem(settings.model, settings.dataset, cwd)
+    found = source_problems(settings.model, settings.dataset, cwd=Path())
+    problem = settings.rank_problem(world_size) or next((sentence for _, sentence in found), None)
     if problem:
         raise StartupError(problem)
 

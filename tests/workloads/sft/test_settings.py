@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 from pathlib import Path
 
@@ -58,21 +60,69 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.setattr(socket, "create_connection", refuse)
 
 
+def _problems(settings: Settings, cwd: Path, is_seen=lambda path: True) -> list[tuple[str, str]]:
+    return settings.source_problems(cwd=cwd, env=os.environ, is_seen=is_seen)
+
+
 def test_a_hub_id_without_the_hub_stops_before_launch_and_names_the_tiny_model(offline, tmp_path):
     settings = Settings(model="mistralai/Mistral-7B-v0.1", dataset="yahma/alpaca-cleaned")
-    [(name, sentence)] = settings.host_problems(num_gpus=0, cwd=tmp_path)
+    [(name, sentence)] = _problems(settings, tmp_path)
     assert name == "model" and "\n" not in sentence
     assert sentence.startswith("model 'mistralai/Mistral-7B-v0.1' and dataset 'yahma/alpaca-cleaned' must be downloaded")
     assert "model=tiny" in sentence and "dataset=generated" in sentence
-    assert Settings().host_problems(num_gpus=0, cwd=tmp_path) == []
+    assert _problems(Settings(), tmp_path) == []
+
+
+def test_a_login_node_judges_only_what_nodes_see_too(offline, tmp_path):
+    settings = Settings(model="mistralai/Mistral-7B-v0.1", dataset="yahma/alpaca-cleaned")
+    cache = tmp_path / "hf" / "hub"
+    assert _problems(settings, tmp_path, lambda path: path != cache) == []
+    # Its working folder is not shared: there the name may be a folder.
+    assert _problems(settings, tmp_path / "work", lambda path: path == cache) == []
+    assert len(_problems(settings, tmp_path, lambda path: path.is_relative_to(tmp_path))) == 1
+    assert _problems(Settings(model="tinny"), tmp_path, lambda path: False) == []
+
+
+WHOLE = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def _model_folder(folder: Path, *names: str, shards: tuple[str, ...] = ()) -> Path:
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_text("{}")
+    if shards:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {name: name for name in shards}}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "shards", "missing"),
+    [
+        (WHOLE, (), None),
+        (("config.json", "pytorch_model.bin", "tokenizer.model"), (), None),
+        (("config.json", "a.safetensors", "b.safetensors", "vocab.json"), ("a.safetensors", "b.safetensors"), None),
+        ((), (), "no config.json"),
+        (("config.json", "tokenizer.json"), (), "no weights \\(model.safetensors, its index with every shard, or pytorch_model.bin\\)"),
+        (("config.json", "a.safetensors", "tokenizer.json"), ("a.safetensors", "b.safetensors"), "no b.safetensors, which"),
+        (("config.json", "model.safetensors"), (), "no tokenizer"),
+        (("config.json", "model.safetensors.index.json", "tokenizer.json"), (), "no readable model.safetensors.index.json"),
+    ],
+)
+def test_a_local_model_has_config_weights_and_tokenizer(offline, tmp_path, names, shards, missing):
+    _model_folder(tmp_path / "model", *names, shards=shards)
+    problem = model_problem("model", tmp_path)
+    assert problem is None if missing is None else re.search(missing, str(problem))
 
 
 def test_what_the_cache_or_a_folder_has_needs_no_hub(offline, tmp_path):
-    snapshot = tmp_path / "hf/hub/models--org--small/snapshots/abc"
-    snapshot.mkdir(parents=True)
-    (snapshot / "config.json").write_text("{}")
+    repository = tmp_path / "hf/hub/models--org--small"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("abc")
+    snapshot = _model_folder(repository / "snapshots/abc", *WHOLE)
     (tmp_path / "data.jsonl").write_text("")
-    assert hub_problem("org/small", "data.jsonl", tmp_path) is None
+    assert hub_problem("org/small", "data.jsonl", cwd=tmp_path) is None
+    (snapshot / "model.safetensors").unlink()
+    assert "model 'org/small' (the cache has no weights (" in str(hub_problem("org/small", "data.jsonl", cwd=tmp_path))
 
 
 @pytest.mark.parametrize(
