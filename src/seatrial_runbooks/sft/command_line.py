@@ -21,7 +21,7 @@ from typing import Any
 from seatrial.core.errors import DONE, RefusedError, SeatrialError, UsageError
 from seatrial.probe.identity import integer_variable
 from seatrial_runbooks.command_line import StrictParser, count, echo, run_reporting_errors, warn
-from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.sft.settings import LOSS_ON, RECIPES, Settings, results_dir
 
 MODEL, DATASET = "mistralai/Mistral-7B-v0.1", "yahma/alpaca-cleaned"
@@ -69,6 +69,7 @@ class Script:
     """The only number of ranks it is for."""
 
 
+DDP_FLAGS = ("ddp_static_graph", "ddp_find_unused_parameters")
 LORA_FLAGS = ("use_lora", "lora_r", "lora_alpha", "lora_dropout")
 SCRIPTS = {
     script.name: script
@@ -88,7 +89,7 @@ SCRIPTS = {
             # The rate of the original's own log; the other two scripts name theirs.
             defaults={"run_name": "sft_ddp_1node_smoke", "grad_accum": 1, "lr": 5e-5},
             fixed={"use_lora": True, "gradient_checkpointing": True, "strategy": "ddp"},
-            flags=("tok_cache_dir", "ddp_static_graph"),
+            flags=("tok_cache_dir", *DDP_FLAGS),
         ),
         Script(
             name="train_sft_ddp_lora_multinode",
@@ -96,7 +97,7 @@ SCRIPTS = {
             launch="sbatch training/slurm/train_ddp_2node.sbatch",
             defaults={"run_name": "sft_ddp_2node_lora_smoke", "grad_accum": 1, "lr": 5e-5},
             fixed={"strategy": "ddp"},
-            flags=("tok_cache_dir", *LORA_FLAGS, "gradient_checkpointing", "checkpointing_reentrant", "ddp_static_graph", "bf16"),
+            flags=("tok_cache_dir", *LORA_FLAGS, "gradient_checkpointing", "checkpointing_reentrant", *DDP_FLAGS, "bf16"),
         ),
         Script(
             name="train_sft_fsdp_min",
@@ -136,9 +137,15 @@ SOME_SCRIPTS: dict[str, Option] = {
         "type": boolean,
         "metavar": "BOOL",
         "default": False,
-        "help": "its older form, which LoRA under DDP cannot use",
+        "help": "its older form",
     },
     "ddp_static_graph": {"type": boolean, "metavar": "BOOL", "default": False, "help": "every step uses the same parameters"},
+    "ddp_find_unused_parameters": {
+        "type": boolean,
+        "metavar": "BOOL",
+        "default": False,
+        "help": "DDP looks for parameters that a step does not use",
+    },
     "activation_ckpt": {
         "type": boolean,
         "metavar": "BOOL",
@@ -214,14 +221,14 @@ def _run(script: Script, argv: Sequence[str] | None) -> int:
 
 
 def train(settings: Settings, flags: dict[str, Any]) -> None:
-    """RefusedError for what shows only once the data are there."""
+    """RefusedError for what shows only once the data are there, and for a loss that is not finite."""
     from seatrial_workloads.sft.train import run
 
     if problem := _lower_debug_level():
         warn(problem)
     try:
         run(settings, results_dir(settings), run_args=flags)
-    except StartupError as error:
+    except (StartupError, NotFinite) as error:
         raise RefusedError(str(error)) from error
 
 

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from seatrial_workloads.common.errors import StartupError, first_line
 from seatrial_workloads.common.prepare_once import content_key, file_hash, prepare_once
-from seatrial_workloads.sft.packing import Example, pack
+from seatrial_workloads.sft.packing import Example, num_learnt, pack
 from seatrial_workloads.sft.settings import Settings, token_cache_dir
 from seatrial_workloads.sft.sources import GENERATED, INSTEAD, data_files
 from seatrial_workloads.sft.text import FIELDS, TEMPLATE, generated_examples, prompt_of, response_of
@@ -31,9 +31,10 @@ FORMAT = 1
 
 
 class Rows(Dataset[list[Example]]):
-    """Rows of examples: one example each, or several that are packed."""
+    """Rows of examples: one example each, or several that are packed. A row without a token to learn is left out: its loss is 0 / 0."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, loss_on: str = "all") -> None:
+        self.name = folder.name
         tokens = array.array("i")
         tokens.frombytes((folder / TOKENS).read_bytes())
         if sys.byteorder != "little":
@@ -44,16 +45,20 @@ class Rows(Dataset[list[Example]]):
             Example(number, tokens[end - length : end], prompt)
             for number, (end, length, prompt) in enumerate(zip(ends, stored["lengths"], stored["prompts"], strict=True))
         ]
-        rows = folder / ROWS
-        self.rows: list[list[int]] = json.loads(rows.read_text()) if rows.exists() else [[number] for number in range(len(ends))]
+        packed = folder / ROWS
+        rows: list[list[int]] = json.loads(packed.read_text()) if packed.exists() else [[number] for number in range(len(ends))]
+        self.rows = [row for row in rows if any(num_learnt(self.examples[number], loss_on) for number in row)]
+        self.num_left_out = len(rows) - len(self.rows)
 
     def describe(self, seq_len: int) -> str:
         """How long its examples are, and how much of its sequences is no padding."""
         lengths = sorted(len(example.ids) for example in self.examples)
-        share = sum(lengths) / (len(self.rows) * seq_len)
+        share = sum(len(self.examples[number].ids) for row in self.rows for number in row) / (len(self.rows) * seq_len)
+        left_out = f"; {self.num_left_out} more are left out, whose responses do not begin within it" if self.num_left_out else ""
         return (
             f"dataset: {len(lengths)} examples, {sum(lengths) / len(lengths):.0f} tokens on average (median {lengths[len(lengths) // 2]}, "
             f"90 % up to {lengths[len(lengths) * 9 // 10]}), {len(self.rows)} sequences of {seq_len}, {100 * share:.1f} % real tokens"
+            f"{left_out}"
         )
 
     def __len__(self) -> int:
@@ -81,7 +86,14 @@ def prepared_rows(settings: Settings, tokenizer: PreTrainedTokenizerBase) -> Row
     def build(folder: Path) -> None:
         write_tokenised(folder, settings, tokenizer, raw_examples(settings, source))
 
-    return Rows(prepare_once(token_cache_dir(settings) / name, build))
+    rows = Rows(prepare_once(token_cache_dir(settings) / name, build), settings.loss_on)
+    if not rows.rows:
+        shortest = min(example.prompt_length for example in rows.examples)
+        raise StartupError(
+            f"nothing to learn: none of {len(rows.examples)} examples has a token of its response within seq_len={settings.seq_len} "
+            f"(the prompts alone take {shortest} or more): use a larger seq_len, or loss_on=all"
+        )
+    return rows
 
 
 def write_tokenised(folder: Path, settings: Settings, tokenizer: PreTrainedTokenizerBase, raw: Iterator[Mapping[str, Any]]) -> None:

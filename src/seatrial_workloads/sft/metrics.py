@@ -56,9 +56,11 @@ class Window:
         return self.real_tokens / self.seconds if self.seconds > 0 else None
 
 
-def seed_fields(settings: Settings, *, wall_s: float, world_size: int, gpu: str | None, precision: str, strategy: str) -> dict[str, Any]:
-    """The fields of the procedure, with its arithmetic."""
-    tokens = settings.steps * settings.micro_batch * settings.seq_len
+def seed_fields(
+    settings: Settings, *, steps: int, wall_s: float, world_size: int, gpu: str | None, precision: str, strategy: str
+) -> dict[str, Any]:
+    """The fields of the procedure, with its arithmetic, for the steps of this attempt."""
+    tokens = steps * settings.micro_batch * settings.seq_len
     alone = {"approx_tokens": tokens, "approx_tokens_per_s": tokens / wall_s, "gpu": gpu} if world_size == 1 else {}
     return {
         "wall_time_s": wall_s,

@@ -55,9 +55,14 @@ def pack(lengths: Sequence[int], row_length: int) -> list[list[int]]:
 
 
 def labels_of(example: Example, loss_on: str) -> list[int]:
-    """Labels before the model's shift by one; the first token of an example has nothing to be predicted from."""
-    first = example.prompt_length if loss_on == "response" else 1
-    return [IGNORED] * min(first, len(example.ids)) + list(example.ids[first:])
+    """Labels before the model's shift by one."""
+    unlearnt = len(example.ids) - num_learnt(example, loss_on)
+    return [IGNORED] * unlearnt + list(example.ids[unlearnt:])
+
+
+def num_learnt(example: Example, loss_on: str) -> int:
+    """Tokens that are learnt; the first of an example has nothing to be predicted from."""
+    return max(0, len(example.ids) - (max(1, example.prompt_length) if loss_on == "response" else 1))
 
 
 @dataclass(frozen=True, kw_only=True)

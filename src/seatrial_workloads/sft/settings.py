@@ -31,14 +31,15 @@ FOLLOWS = {
     "append_eos": ("recipe=seed",),
     "checkpointing_reentrant": ("gradient_checkpointing",),
     "ddp_static_graph": ("strategy",),
+    "ddp_find_unused_parameters": ("strategy",),
     # The sum of its parts, which are reported one by one.
     "fast_paths": PARTS,
 }
 STRATEGIES, RECIPES = ("auto", "ddp", "fsdp"), ("ours", "seed")
 LOSS_ON = ("all", "response")
 READY_TWICE = (
-    'DDP with LoRA and checkpointing_reentrant=true ends with "Expected to mark a variable ready only once" where DDP looks for unused '
-    "parameters, as the Trainer lets it for LoRA: use checkpointing_reentrant=false, or ddp_static_graph=true beside it"
+    'DDP with checkpointing_reentrant=true and ddp_find_unused_parameters=true ends with "Expected to mark a variable ready only once": '
+    "use ddp_find_unused_parameters=false or checkpointing_reentrant=false, or ddp_static_graph=true beside them"
 )
 
 
@@ -85,6 +86,8 @@ a local folder, or a hub id."""
     """Re-entrant gradient checkpointing, as older scripts have it."""
     ddp_static_graph: bool = False
     """Promise DDP that every step uses the same parameters."""
+    ddp_find_unused_parameters: bool = False
+    """Let DDP look for parameters that a step does not use, as the Trainer by itself does for LoRA."""
     packing: bool = False
     """Fill sequences with several examples, each attending to itself only, instead of padding."""
     loss_on: str = "all"
@@ -142,13 +145,20 @@ reason."""
         self._check_names()
 
     def _check_checkpointing(self) -> None:
-        reentrant = self.gradient_checkpointing and self.checkpointing_reentrant
-        if reentrant and self.use_lora and self.strategy == "ddp" and not self.ddp_static_graph:
+        if self.strategy == "ddp" and self._marks_ready_twice:
             raise ValueError(READY_TWICE)
-        if reentrant and self.strategy == "fsdp":
+        if self.gradient_checkpointing and self.checkpointing_reentrant and self.strategy == "fsdp":
             raise ValueError("checkpointing_reentrant does not work with strategy=fsdp: use checkpointing_reentrant=false")
-        if self.ddp_static_graph and self.strategy == "fsdp":
-            raise ValueError("ddp_static_graph is DDP's, and strategy is fsdp: leave one of them out")
+        for name in ("ddp_static_graph", "ddp_find_unused_parameters"):
+            if getattr(self, name) and self.strategy == "fsdp":
+                raise ValueError(f"{name} is DDP's, and strategy is fsdp: leave one of them out")
+
+    @property
+    def _marks_ready_twice(self) -> bool:
+        """Where DDP looks for unused parameters, it finds those of a checkpointed block in the forward pass, and again when the block's own
+        backward pass runs within the backward pass."""
+        reentrant = self.gradient_checkpointing and self.checkpointing_reentrant
+        return reentrant and self.ddp_find_unused_parameters and not self.ddp_static_graph
 
     def _check_recipe(self) -> None:
         if self.recipe == "seed" and self.packing:
@@ -186,10 +196,7 @@ reason."""
 
     def rank_problem(self, world_size: int) -> str | None:
         """Why so many ranks cannot train with these settings, where that depends on their number."""
-        if world_size > 1 and self.strategy == "auto":
-            reentrant = self.gradient_checkpointing and self.checkpointing_reentrant
-            return READY_TWICE if reentrant and self.use_lora and not self.ddp_static_graph else None
-        return None
+        return READY_TWICE if world_size > 1 and self.strategy == "auto" and self._marks_ready_twice else None
 
     @property
     def fast_parts(self) -> tuple[str, ...]:

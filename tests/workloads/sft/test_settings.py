@@ -17,14 +17,16 @@ from seatrial_workloads.sft.shapes import MISTRAL_7B, UnknownShape, model_shape,
 from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
 
 REENTRANT = {"gradient_checkpointing": True, "checkpointing_reentrant": True}
+LOOKS = {"ddp_find_unused_parameters": True}
 
 
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({**REENTRANT, "strategy": "ddp"}, "ready only once.*checkpointing_reentrant=false, or ddp_static_graph=true"),
+        ({**REENTRANT, "strategy": "ddp", **LOOKS}, "ready only once.*ddp_find_unused_parameters=false or checkpointing_reentrant=false"),
         ({**REENTRANT, "strategy": "fsdp", "use_lora": False}, "checkpointing_reentrant=false"),
         ({"strategy": "fsdp", "ddp_static_graph": True}, "ddp_static_graph is DDP's"),
+        ({"strategy": "fsdp", **LOOKS}, "ddp_find_unused_parameters is DDP's"),
         ({"recipe": "seed", "packing": True}, "recipe=ours, or packing=false"),
         ({"recipe": "seed", "loss_on": "response"}, "recipe=ours, or loss_on=all"),
         ({"merge_adapter": True, "use_lora": False}, "there is no adapter"),
@@ -41,12 +43,14 @@ def test_what_cannot_work_is_refused_with_the_remedy(values, problem):
         Settings(**values)
 
 
-def test_re_entrant_checkpointing_is_refused_by_the_number_of_ranks_where_that_decides():
-    settings = Settings(**REENTRANT)
+@pytest.mark.parametrize("use_lora", [True, False])
+def test_re_entrant_checkpointing_is_refused_only_where_ddp_looks_for_unused_parameters(use_lora):
+    """What fails and what trains was tried on two ranks; tests/workloads/sft/test_train.py has both sides."""
+    settings = Settings(**REENTRANT, **LOOKS, use_lora=use_lora)
     assert settings.rank_problem(1) is None
     assert "ready only once" in str(settings.rank_problem(2))
-    for works in ({"ddp_static_graph": True}, {"use_lora": False}, {"checkpointing_reentrant": False}):
-        assert Settings(**{**REENTRANT, **works}).rank_problem(2) is None
+    for works in ({"ddp_static_graph": True}, {"ddp_find_unused_parameters": False}, {"checkpointing_reentrant": False}):
+        assert Settings(**{**REENTRANT, **LOOKS, **works, "use_lora": use_lora}).rank_problem(2) is None
 
 
 @pytest.fixture
