@@ -23,6 +23,12 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 INDEX = ".index.json"
 """After the name of weights that are stored in shards."""
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
+TRAIN, NO_SPLIT = "train", ""
+SPLITS = {
+    TRAIN: frozenset({"train", "training"}),
+    "validation": frozenset({"validation", "valid", "val", "dev"}),
+    "test": frozenset({"test", "testing", "eval", "evaluation"}),
+}
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # Stricter than elsewhere: a folder or hub id may look like one of them.
 LIKE_A_NAME = 0.7
@@ -88,7 +94,11 @@ def dataset_problem(dataset: str, cwd: Path) -> str | None:
     if dataset == GENERATED or path.is_file():
         return None if dataset == GENERATED or path.suffix in DATA_FILES else f"{dataset} is no {', '.join(DATA_FILES)} file"
     if path.is_dir():
-        return None if data_files(path) else f"the folder {dataset} has neither a saved dataset nor {', '.join(DATA_FILES)} files"
+        if data_files(path):
+            return None
+        if splits := ", ".join(split or "no split" for split in sorted(_files_by_split(path))):
+            return f"the folder {dataset} has files of {splits} and none of train: name what to train on train.*"
+        return f"the folder {dataset} has neither a saved dataset nor {', '.join(DATA_FILES)} files"
     return _not_a_hub_id("dataset", dataset, (GENERATED,), "a local folder or file")
 
 
@@ -102,10 +112,38 @@ def _not_a_hub_id(setting: str, name: str, built_in: tuple[str, ...], local: str
 
 
 def data_files(folder: Path) -> list[Path]:
-    """Files that hold a local dataset: those of `save_to_disk`, else JSON and Parquet files."""
-    if (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file():
+    """Files that hold a local dataset: those of `save_to_disk`, else JSON and Parquet files, of several splits those to train on."""
+    if is_saved_dataset(folder):
         return sorted(path for path in folder.rglob("*") if path.suffix in (".arrow", ".json"))
-    return sorted(path for path in folder.rglob("*") if path.suffix in DATA_FILES and not path.name.startswith("."))
+    by_split = _files_by_split(folder)
+    # Files without a split's name are those to train on where no file has one.
+    return by_split.get(NO_SPLIT if set(by_split) == {NO_SPLIT} else TRAIN, [])
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    return (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file()
+
+
+def split_note(dataset: str, cwd: Path) -> str | None:
+    """Which files of a folder are read, where some are left out."""
+    folder = cwd / dataset
+    if not folder.is_dir() or is_saved_dataset(folder):
+        return None
+    read = data_files(folder)
+    others = [path for paths in _files_by_split(folder).values() for path in paths if path not in read]
+    names = [", ".join(str(path.relative_to(folder)) for path in paths) for paths in (read, sorted(others))]
+    return f"dataset {dataset}: the train split is {names[0]}; left out: {names[1]}" if others else None
+
+
+def _files_by_split(folder: Path) -> dict[str, list[Path]]:
+    """By the hub's convention: a split's name is a word of the path, `train-00000-of-00002.parquet` or `test/a.jsonl`."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in DATA_FILES and not path.name.startswith("."):
+            words = re.split(r"[^a-z]+", str(path.relative_to(folder).with_suffix("")).lower())
+            split = next((split for split, names in SPLITS.items() if not names.isdisjoint(words)), NO_SPLIT)
+            found.setdefault(split, []).append(path)
+    return found
 
 
 def hub_problem(model: str | None, dataset: str | None, *, cwd: Path, env: Mapping[str, str] = os.environ) -> str | None:

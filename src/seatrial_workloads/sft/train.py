@@ -55,7 +55,7 @@ from seatrial_workloads.sft.model import (
 from seatrial_workloads.sft.packing import Collator, mixes_examples
 from seatrial_workloads.sft.settings import Settings, results_dir
 from seatrial_workloads.sft.shapes import Shape, UnknownShape, shape_of
-from seatrial_workloads.sft.sources import source_problems
+from seatrial_workloads.sft.sources import source_problems, split_note
 from seatrial_workloads.sft.trainer import SftTrainer, check_finite, decisive_settings, sequences_per_step, training_arguments
 
 RUN_ARGS, METRICS, SAMPLE_IDS = "run_args.json", "metrics.json", "sample_ids.json"
@@ -251,6 +251,8 @@ class Training:
 
     def train(self) -> dict[str, Any]:
         self.record_effective()
+        if note := split_note(self.settings.dataset, Path()):
+            self.say(note)
         self.say(self.rows.describe(self.settings.seq_len))
         self.say(describe_parameters(self.trainable, self.total))
         if self.compiles:
