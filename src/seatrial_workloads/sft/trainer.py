@@ -190,6 +190,9 @@ class SftTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         begin = time.monotonic()
+        # Of steps since the last line of the log, which has judged those before.
+        worst = self.ranks.all_reduce_max([float(not math.isfinite(float(self._tr_loss)))])[0]
+        check_finite(math.nan if worst else 0.0, self.state.global_step)
         info = CheckpointInfo(
             engine=ENGINE,
             zero_stage=0,

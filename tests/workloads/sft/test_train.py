@@ -126,6 +126,19 @@ def test_all_ranks_end_at_a_loss_that_is_not_finite(two_ranks):
     assert found.cause is Cause.NAN
 
 
+def test_a_loss_that_is_not_finite_leaves_no_checkpoint_though_it_is_read_seldom(by_hand, tmp_path):
+    with pytest.raises(NotFinite, match="at step 4"):
+        by_hand("run", lr=1e20, steps=4, log_every=100)
+    assert not (tmp_path / "run" / "checkpoints").exists() and not (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_a_line_says_that_the_first_step_compiles(by_hand, monkeypatch, capsys):
+    monkeypatch.setattr(sft.Training, "compiles", True)
+    by_hand("run")
+    said = capsys.readouterr().out
+    assert said.index(sft.COMPILING) < said.index("'loss'")
+
+
 def test_ddp_marks_a_weight_ready_twice_exactly_where_preflight_says_so(two_ranks):
     _, (results, _) = two_ranks
     assert "Expected to mark a variable ready only once" in results["ready_twice"]["error"]
