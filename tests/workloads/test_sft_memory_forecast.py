@@ -165,14 +165,20 @@ def test_masks_kernels_and_checkpointing(way: str) -> None:
 
 SHAPES = ((1, False), (4, False), (8, False), (16, False), (16, True))
 # Peaks of torch.cuda.max_memory_allocated on an H200, GiB, dropout 0: docs/memory-forecast.md.
-PEAKS_GIB = {"all": (16.51, 23.42, 32.71, 51.37, 18.36), "none": (17.48, 28.29, 41.98, 69.97, 19.47)}
+PEAKS_GIB = {
+    "fast paths": ("all", (16.51, 23.42, 32.71, 51.37, 18.36), 0.03),
+    "stock, autocast": ("none", (17.48, 28.29, 41.98, 69.97, 19.47), 0.06),
+    # A stock loop outside of autocast, which keeps fp32 copies that the trainer does not.
+    "stock": ("none", (18.0, 30.2, 46.6, 79.3, 19.2), 0.1),
+}
 
 
-@pytest.mark.parametrize("fast_paths", PEAKS_GIB)
-def test_lora_peaks_of_a_gpu(fast_paths: str) -> None:
+@pytest.mark.parametrize("loop", PEAKS_GIB)
+def test_lora_peaks_of_a_gpu(loop: str) -> None:
     from seatrial_workloads.sft.memory import forecast
 
-    for (micro_batch, checkpointing), peak_gib in zip(SHAPES, PEAKS_GIB[fast_paths], strict=True):
+    fast_paths, peaks_gib, tolerance = PEAKS_GIB[loop]
+    for (micro_batch, checkpointing), peak_gib in zip(SHAPES, peaks_gib, strict=True):
         settings = Settings(
             model="mistral-7b",
             micro_batch=micro_batch,
@@ -182,7 +188,7 @@ def test_lora_peaks_of_a_gpu(fast_paths: str) -> None:
             fast_paths=fast_paths,
         )
         found = forecast(settings, world_size=1, cwd=Path())
-        assert gib(found.allocated_bytes) == pytest.approx(peak_gib, rel=0.06), micro_batch
+        assert gib(found.allocated_bytes) == pytest.approx(peak_gib, rel=tolerance), micro_batch
         assert found.least_allocated_bytes is None and found.notes == ()
 
 
