@@ -1,8 +1,11 @@
-"""LoRA fine-tuning's fast parts on a GPU in bf16: as close to fp32 as the stock modules are, packed and padded, and as one CUDA graph."""
+"""LoRA fine-tuning's fast parts on a GPU in bf16: as close to fp32 as the stock modules are, packed and padded, and as one CUDA graph; and
+packed examples stay apart in the kernels that only a GPU has."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +14,13 @@ from peft import LoraConfig, get_peft_model
 from torch import Tensor
 from transformers import MistralConfig, MistralForCausalLM
 
+from seatrial.probe import Probe
 from seatrial_workloads.sft.fast import PARTS
 from seatrial_workloads.sft.fast.apply import apply_fast_paths
 from seatrial_workloads.sft.fast.graph import WARM_UP_STEPS, GraphedStep
+from seatrial_workloads.sft.model import build_model
+from seatrial_workloads.sft.settings import Settings as TrainerSettings
+from seatrial_workloads.sft.train import Training
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU found")]
 
@@ -95,3 +102,64 @@ def test_a_captured_step_trains_as_a_plain_one() -> None:
     plain, graphed = losses(graphed=False), losses(graphed=True)
     assert graphed == pytest.approx(plain, rel=2e-2)
     assert graphed[-1] < graphed[0]
+
+
+def trained(folder: Path, *, cuda_graph: bool) -> tuple[dict[str, Any], Any]:
+    """A run of the trainer itself, whose losses are summed over four steps between two lines of the log; its metrics and its trainer."""
+    settings = TrainerSettings(
+        steps=WARM_UP_STEPS + 5,
+        log_every=4,
+        micro_batch=2,
+        seq_len=128,
+        subset_size=64,
+        lora_dropout=0.0,
+        lr=1e-2,
+        device="cuda",
+        cuda_graph=cuda_graph,
+        tok_cache_dir=str(folder / "tokenized"),
+    )
+    with Probe(folder / str(cuda_graph)) as probe:
+        training = Training(settings, folder / str(cuda_graph), probe, time.monotonic())
+        return training.train(), training.trainer
+
+
+def test_the_trainers_captured_steps_have_the_losses_of_plain_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    (plain, _), (graphed, trainer) = trained(tmp_path, cuda_graph=False), trained(tmp_path, cuda_graph=True)
+    assert trainer._graphed is not None and trainer._graphed.is_captured
+    assert len(graphed["losses"]) == 2 and graphed["losses"][-1] < graphed["losses"][0]
+    assert graphed["losses"] == pytest.approx(plain["losses"], rel=2e-2)
+
+
+def assert_apart(states: list[Tensor], positions: Tensor) -> None:
+    """`states` differ by one changed token of the second sequence, and nowhere but from it on within that sequence."""
+    differs = (states[0] != states[1]).any(-1).flatten()
+    sequence = (positions.flatten() == 0).cumsum(0)
+    assert differs.any() and set(sequence[differs].tolist()) == {2}
+
+
+def test_the_varlen_kernel_keeps_packed_examples_apart() -> None:
+    model, batch = model_of(torch.bfloat16), batch_of(packing=True)
+    _, how = apply_fast_paths(model, PARTS, Settings(packing=True))["attention"]
+    assert "flash kernel for several lengths" in how
+    inner, states = model.get_base_model().model, []
+    for token in (3, 4):
+        batch["input_ids"][0, 5] = token
+        states.append(inner(batch["input_ids"], position_ids=batch["position_ids"], use_cache=True).last_hidden_state)
+    assert_apart(states, batch["position_ids"])
+
+
+def test_flash_attention_2_keeps_packed_examples_apart() -> None:
+    pytest.importorskip("flash_attn")
+    settings = TrainerSettings(attn_impl="flash_attention_2", packing=True, lora_dropout=0.0, fast_paths="none")
+    model = build_model(settings, torch.device("cuda"))[0].train()
+    assert model.config._attn_implementation == "flash_attention_2"
+    # One row, as the collator gives flash attention its batches.
+    positions = torch.cat([torch.arange(length) for length in (9, 40, 15)])[None].cuda()
+    ids, states = torch.randint(3, 500, positions.shape, generator=torch.Generator().manual_seed(1)).cuda(), []
+    for token in (3, 4):
+        ids[0, 12] = token
+        with torch.autocast("cuda", torch.bfloat16):
+            states.append(model(input_ids=ids, position_ids=positions).logits)
+    assert_apart(states, positions)

@@ -23,11 +23,11 @@ from seatrial.campaign.follow import OnProgress, OnStop
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import StopRequests, Urgency
 from seatrial.campaign.job_endings import ended_by_slurm, judge_job, requeued, with_cause
-from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome
+from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome, unstarted
 from seatrial.campaign.resume import choose_checkpoint
 from seatrial.core import files
 from seatrial.core.durable import write_json_durably
-from seatrial.core.errors import FAILED, SeatrialError
+from seatrial.core.errors import FAILED, HostError, SeatrialError
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.core.text import format_duration
 from seatrial.launch.places import slurm as jobs
@@ -35,6 +35,7 @@ from seatrial.machine import slurm
 from seatrial.machine.secrets import mask
 from seatrial.observe.progress import Progress
 from seatrial.preflight.hosts.examine import host_facts
+from seatrial.preflight.software import problems_on_node
 from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
@@ -45,6 +46,8 @@ from seatrial.records.plan import RunSpec
 # A poll looks for two small files, perhaps over a network.
 STOP_POLL_S = 0.5
 FACTS_TIMEOUT_S = 15.0
+# Of the registry of signatures.
+REFUSED_ON_NODE = "workload_refused"
 RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 
@@ -139,7 +142,11 @@ class OwnJob:
             shown = shown or _log_rendezvous(attempt)
             on_progress(progress, elapsed_s, quiet_s, alarm)
 
-        outcome = run_to_outcome(placed, attempt, requests, show_rendezvous, on_stop, plan_hash, hosts=facts, log=log)
+        if problems := problems_on_node(spec, {**environ, **spec.env}):
+            refused = HostError(f"refused before a rank was started: {'; '.join(problems)}", host=names[0], cause=REFUSED_ON_NODE)
+            outcome = unstarted(spec, attempt, refused, time.time())
+        else:
+            outcome = run_to_outcome(placed, attempt, requests, show_rendezvous, on_stop, plan_hash, hosts=facts, log=log)
         if self._signals is None:
             return close_attempt(attempt, self._with_slurms_reason(attempt, spec, outcome))
         return _close(attempt, outcome, self._signals, environ)

@@ -97,10 +97,15 @@ def run_to_outcome(
         recover_files(attempt.folder)
         outcome = outcome_of(spec, attempt, ending, started_t, allocation.master_port, log)
     except LaunchError as error:
-        if not attempt.spec.exists():
-            files.write_json(attempt.spec, to_json(masked_spec(spec)))
-        outcome = outcome_of_unstarted(spec, attempt.number, error, started_t, time.time())
+        return unstarted(spec, attempt, error, started_t)
     return mask_outcome(outcome, spec, os.environ)
+
+
+def unstarted(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, started_t: float) -> RunOutcome:
+    """The outcome of a run whose ranks were not started."""
+    if not attempt.spec.exists():
+        files.write_json(attempt.spec, to_json(masked_spec(spec)))
+    return mask_outcome(outcome_of_unstarted(spec, attempt.number, error, started_t, time.time()), spec, os.environ)
 
 
 def _resume_from(attempt: AttemptPaths) -> str:

@@ -111,6 +111,7 @@ def _row_json(row: GroupFit) -> dict[str, object]:
         "moment": forecast.moment if forecast else None,
         "notes": list(forecast.notes) if forecast else [],
         "allocated_bytes": forecast.allocated_bytes if forecast else None,
+        "least_allocated_bytes": forecast.least_allocated_bytes if forecast else None,
         "allowance_bytes": forecast.allowance_bytes if forecast else None,
         "total_bytes": forecast.total_bytes if forecast else None,
         "gpu_memory_bytes": fit.memory.size_bytes if fit.memory else None,

@@ -81,12 +81,13 @@ class Fit:
 
     @property
     def verdict(self) -> str:
-        """WILL_NOT where what is counted exceeds the memory, MAY_NOT where only the allowances do."""
+        """WILL_NOT where the least that is counted exceeds the memory, MAY_NOT where only the most or the allowances do."""
         if self.forecast is None or (self.memory is None and self.forecast.parts):
             return UNKNOWN
         if self.memory is None or self.forecast.total_bytes <= self.memory.size_bytes:
             return FITS
-        return WILL_NOT if self.forecast.allocated_bytes > self.memory.size_bytes else MAY_NOT
+        least = self.forecast.least_allocated_bytes
+        return WILL_NOT if (self.forecast.allocated_bytes if least is None else least) > self.memory.size_bytes else MAY_NOT
 
     @property
     def memory_bytes(self) -> int:
@@ -101,7 +102,9 @@ class Fit:
         if not self.forecast.parts:
             return "; ".join(self.forecast.notes)
         parts = " + ".join(f"{name} {gib(size)}" for name, size in self.forecast.parts.items())
-        return f"{parts} = {gib(self.forecast.allocated_bytes)} GiB {self.forecast.moment}; {self.conclusion}"
+        least = self.forecast.least_allocated_bytes
+        at_least = "" if least is None else f" (at least {gib(least)})"
+        return f"{parts} = {gib(self.forecast.allocated_bytes)} GiB{at_least} {self.forecast.moment}; {self.conclusion}"
 
     @property
     def conclusion(self) -> str:

@@ -1,7 +1,7 @@
 """Whether the plan's runs will fit into the memory of this host's GPUs, by the forecast of their workload.
 
 In: a `Need`. Out: one check for all that fit, and one for each group that does not. A campaign is refused only for what is counted:
-weights, gradients, optimiser states, activations. Where the allowances alone exceed the memory it is a warning.
+weights, gradients, optimiser states, activations, at their least. Where only their most or the allowances exceed it, that is a warning.
 """
 
 from __future__ import annotations

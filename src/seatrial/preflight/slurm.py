@@ -182,6 +182,13 @@ def _visible(folder: Path, shared: str) -> Check:
     return VISIBLE.result(False, f"{folder} is on {mount} ({kind or 'unknown'}): unknown whether the nodes have it too", refuses=False)
 
 
+def is_on_all_nodes(folder: Path, shared: str) -> bool:
+    """Whether nodes are known to see at `folder` what is there here: below the site's shared root, or on a network's file system."""
+    if shared:
+        return folder.resolve().is_relative_to(Path(shared).resolve())
+    return _file_system(folder.absolute())[0] in SHARED
+
+
 def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
     """`checks`, with the answer of a node where it was unknown whether nodes have the output folder. With no node free it stays unknown."""
     unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok and not check.refuses), None)

@@ -2,7 +2,9 @@
 
 In: a `Need`. Out: checks. Nothing of the runs' environments is imported: versions come from metadata, the CUDA build from torch's version
 file. A bundled workload's `Settings` may have `host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]`: the settings
-that cannot work here, each with a sentence that says why and what would. It is asked once per set of settings.
+that cannot work here, each with a sentence that says why and what would; and `source_problems(self, *, cwd: Path, env: Mapping[str, str],
+is_seen: Callable[[Path], bool])` of the same form for what ranks read, `is_seen` telling which paths of this host ranks see too. Each is
+asked once per set of settings.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seatrial.core.log_lines import shorten_line
 from seatrial.core.shell import find_on_path, find_program
@@ -47,8 +50,9 @@ from seatrial.preflight.definitions import (
     uses_deepspeed,
     warning,
 )
+from seatrial.preflight.slurm import is_on_all_nodes
 from seatrial.records.caution import Check
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import SLURM, PlaceSpec, RunSpec
 
 PROGRAM = refusal(
     name="program {program}",
@@ -463,11 +467,12 @@ def _variables(need: Need, spec: RunSpec, driver: Driver) -> Mapping[str, str]:
     return {ACCELERATOR: CPU, **given} if runs_on_cpu(spec, need.caller, driver) else given
 
 
-HOOK = "host_problems"
+HOOK, SOURCES_HOOK = "host_problems", "source_problems"
 
 WORKLOAD_SETTING = refusal(
     name="setting {key}",
-    what="what a bundled workload itself says of its settings on this host, such as a precision that its device does not have",
+    what="what a bundled workload itself says of its settings on this host, such as a precision that its device does not have. For a job "
+    "of Slurm: of models and data on a file system that all nodes share; of the rest its first node says so, before ranks start",
     prevents="the same complaint of {workload}, from every rank, after the start",
     fix="change {key} in `settings` or its axis, or run where it can be had",
 )
@@ -475,27 +480,60 @@ SETTING_CHECKS = (WORKLOAD_SETTING,)
 
 
 def check_workload_settings(need: Need) -> Iterator[Check]:
-    runs = [spec for spec in need.runs if judges_its_host(spec)]
-    if not runs:
-        return
-    driver = read_driver()
-    certain = knows_all_gpus(driver, DEVICE_FILE.exists())
-    problems: dict[tuple[str, str, str], None] = {}
+    driver = read_driver() if any(judges_its_host(spec) for spec in need.runs) else None
+    certain = driver is not None and knows_all_gpus(driver, DEVICE_FILE.exists())
+    problems: dict[tuple[str, str, str], bool] = {}
     seen: set[tuple[object, ...]] = set()
-    for spec in runs:
-        num_gpus = len(visible_gpus(driver.gpus, spec.place.devices, need.environment(spec)))
+    for spec in need.runs:
+        env = need.environment(spec)
+        num_gpus = len(visible_gpus(driver.gpus, spec.place.devices, env)) if driver else 0
         # Repeats would get the same result.
-        case = (spec.workload.module, tuple(sorted(spec.settings.items())), num_gpus, spec.cwd)
+        case = (spec.workload.module, tuple(sorted(spec.settings.items())), num_gpus, spec.cwd, tuple(sorted(spec.env.items())))
         if case not in seen:
             seen.add(case)
-            settings = settings_module(str(spec.workload.module)).Settings(**spec.settings)
-            for key, sentence in getattr(settings, HOOK)(num_gpus=num_gpus, cwd=Path(spec.cwd)):
-                problems[spec.workload.name, key, sentence] = None
-    for workload, key, sentence in problems:
-        # Where the number of GPUs is unknown, the workload judged by too little.
-        yield WORKLOAD_SETTING.result(False, sentence.rstrip("."), refuses=certain, key=key, workload=workload)
+            # Where the number of GPUs is unknown, the workload judged by too little.
+            problems |= {(spec.workload.name, *found): certain for found in host_problems(spec, num_gpus)}
+            problems |= {(spec.workload.name, *found): True for found in source_problems(spec, env)}
+    for spec in need.whole_runs:
+        if spec.place.kind == SLURM and not _is_contained(spec.place):
+            found_there = source_problems(spec, need.environment(spec), lambda path: is_on_all_nodes(path, need.shared))
+            problems |= {(spec.workload.name, *found): True for found in found_there}
+    for (workload, key, sentence), refuses in problems.items():
+        yield WORKLOAD_SETTING.result(False, sentence.rstrip("."), refuses=refuses, key=key, workload=workload)
+
+
+def problems_on_node(spec: RunSpec, env: Mapping[str, str]) -> list[str]:
+    """What the workload of a job says of its settings on the node that this is; of ranks in a container nothing is known."""
+    if _is_contained(spec.place):
+        return []
+    driver = read_driver() if judges_its_host(spec) else None
+    certain = driver is not None and knows_all_gpus(driver, DEVICE_FILE.exists())
+    num_gpus = len(visible_gpus(driver.gpus, spec.place.devices, env)) if driver else 0
+    of_host = host_problems(spec, num_gpus) if certain else []
+    return [sentence for _, sentence in (*of_host, *source_problems(spec, env))]
+
+
+def host_problems(spec: RunSpec, num_gpus: int) -> list[tuple[str, str]]:
+    """(setting, problem) of the workload on this host; none of one that does not judge."""
+    return list(_settings(spec).host_problems(num_gpus=num_gpus, cwd=Path(spec.cwd))) if judges_its_host(spec) else []
+
+
+def source_problems(spec: RunSpec, env: Mapping[str, str], is_seen: Callable[[Path], bool] = lambda path: True) -> list[tuple[str, str]]:
+    """(setting, problem) of the files and downloads that ranks read; none of a workload that does not judge."""
+    if spec.workload.module is None or not hasattr(settings_module(spec.workload.module).Settings, SOURCES_HOOK):
+        return []
+    return list(_settings(spec).source_problems(cwd=Path(spec.cwd), env=env, is_seen=is_seen))
 
 
 def judges_its_host(spec: RunSpec) -> bool:
     """Whether its workload checks its own settings against the host."""
     return spec.workload.module is not None and hasattr(settings_module(spec.workload.module).Settings, HOOK)
+
+
+def _settings(spec: RunSpec) -> Any:
+    return settings_module(str(spec.workload.module)).Settings(**spec.settings)
+
+
+def _is_contained(place: PlaceSpec) -> bool:
+    """Whether ranks run in a container, whose file system is not this host's."""
+    return place.slurm is not None and place.slurm.container is not None

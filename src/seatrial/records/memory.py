@@ -36,6 +36,8 @@ class MemoryForecast:
     saved: dict[str, int] = field(default_factory=dict)
     """What autograd keeps for the backward pass, tensor by tensor, over all layers; the sum is the part `activations` where nothing is
     recomputed."""
+    least_allocated_bytes: int | None = None
+    """What it may come to at least, where the run decides something that the settings leave open; `parts` are then the most."""
 
     @property
     def allocated_bytes(self) -> int:

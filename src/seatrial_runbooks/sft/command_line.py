@@ -1,11 +1,11 @@
-"""The scripts of the fine-tuning procedure. In: a script's flags and the variables MODEL and DATASET. Out: a training of
+"""The scripts of the fine-tuning procedure. In: a script's flags and the variables MODEL, DATASET and GPU. Out: a training of
 `seatrial_workloads.sft`, with its files in RUNS_ROOT/run_name.
 
     torchrun --nproc_per_node=8 training/src/train_sft_ddp_min.py --run_name sft_ddp_1node_smoke --max_steps 10
     python training/src/train_sft_ddp_min.py --check
 
-Strict: an unknown flag, a value of the wrong kind, a model or dataset that is not here and cannot be downloaded end it before torch is
-imported. `--check` does only that, and is what the jobs run before torchrun.
+Strict: an unknown flag, a value of the wrong kind, a model or dataset that is not here and cannot be downloaded, and what will not fit into
+the GPU's memory end it before torch is imported. `--check` does only that, and is what the jobs run before torchrun.
 """
 
 from __future__ import annotations
@@ -14,18 +14,25 @@ import argparse
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seatrial.core.errors import DONE, RefusedError, SeatrialError, UsageError
+from seatrial.machine.gpu_memory import WILL_NOT, Fit, judge_fit, named_gpu
+from seatrial.machine.gpus import read_driver, read_gpu_states
+from seatrial.preflight.gpu_memory import memory_of
 from seatrial.probe.identity import integer_variable
+from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 from seatrial_runbooks.command_line import StrictParser, count, echo, run_reporting_errors, warn
-from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.sft.settings import LOSS_ON, RECIPES, Settings, results_dir
 
 MODEL, DATASET = "mistralai/Mistral-7B-v0.1", "yahma/alpaca-cleaned"
 NO_NETWORK = "MODEL=tiny DATASET=generated"
+WORKLOAD = "sft"
+# As the jobs have it.
+RANKS_OF_A_NODE = 8
 # Flag → setting, where the two have different names.
 SETTING_OF = {"max_steps": "steps", "bsz": "micro_batch"}
 
@@ -69,6 +76,7 @@ class Script:
     """The only number of ranks it is for."""
 
 
+DDP_FLAGS = ("ddp_static_graph", "ddp_find_unused_parameters")
 LORA_FLAGS = ("use_lora", "lora_r", "lora_alpha", "lora_dropout")
 SCRIPTS = {
     script.name: script
@@ -88,7 +96,7 @@ SCRIPTS = {
             # The rate of the original's own log; the other two scripts name theirs.
             defaults={"run_name": "sft_ddp_1node_smoke", "grad_accum": 1, "lr": 5e-5},
             fixed={"use_lora": True, "gradient_checkpointing": True, "strategy": "ddp"},
-            flags=("tok_cache_dir", "ddp_static_graph"),
+            flags=("tok_cache_dir", *DDP_FLAGS),
         ),
         Script(
             name="train_sft_ddp_lora_multinode",
@@ -96,7 +104,7 @@ SCRIPTS = {
             launch="sbatch training/slurm/train_ddp_2node.sbatch",
             defaults={"run_name": "sft_ddp_2node_lora_smoke", "grad_accum": 1, "lr": 5e-5},
             fixed={"strategy": "ddp"},
-            flags=("tok_cache_dir", *LORA_FLAGS, "gradient_checkpointing", "checkpointing_reentrant", "ddp_static_graph", "bf16"),
+            flags=("tok_cache_dir", *LORA_FLAGS, "gradient_checkpointing", "checkpointing_reentrant", *DDP_FLAGS, "bf16"),
         ),
         Script(
             name="train_sft_fsdp_min",
@@ -136,9 +144,15 @@ SOME_SCRIPTS: dict[str, Option] = {
         "type": boolean,
         "metavar": "BOOL",
         "default": False,
-        "help": "its older form, which LoRA under DDP cannot use",
+        "help": "its older form",
     },
     "ddp_static_graph": {"type": boolean, "metavar": "BOOL", "default": False, "help": "every step uses the same parameters"},
+    "ddp_find_unused_parameters": {
+        "type": boolean,
+        "metavar": "BOOL",
+        "default": False,
+        "help": "DDP looks for parameters that a step does not use",
+    },
     "activation_ckpt": {
         "type": boolean,
         "metavar": "BOOL",
@@ -155,7 +169,8 @@ def parser_of(script: Script, env: Mapping[str, str] = os.environ) -> StrictPars
     """The script's flags with their defaults, each of which --help shows."""
     made = StrictParser(script.description, f"examples:\n  {script.launch}\n  python training/src/{script.name}.py --check")
     made.prog = f"{script.name}.py"
-    made.add_argument("--check", action="store_true", help="check flags, model and dataset, and end before anything is trained")
+    made.add_argument("--check", action="store_true", help="check flags, model, dataset and memory, and end before anything is trained")
+    made.add_argument("--ignore_fit", action="store_true", help="start although the memory forecast says that it will not fit")
     defaults = {"model": env.get("MODEL") or MODEL, "dataset": env.get("DATASET") or DATASET, **script.defaults}
     for name, option in {**EVERY_SCRIPT, **{name: SOME_SCRIPTS[name] for name in script.flags}}.items():
         complete: Option = {**option, **({"default": defaults[name]} if name in defaults else {})}
@@ -178,15 +193,52 @@ def settings_of(script: Script, flags: Mapping[str, Any]) -> Settings:
         raise UsageError(f"{error}; see --help") from error
 
 
-def check(settings: Settings, script: Script, world_size: int, cwd: Path) -> None:
-    """RefusedError for what would end the training once its ranks have started."""
+def check(settings: Settings, script: Script, env: Mapping[str, str], cwd: Path, *, ignore_fit: bool = False) -> str:
+    """RefusedError for what would end the training once its ranks have started; what is known of its memory."""
+    # Slurm's own tasks do not count: it is torchrun that starts ranks, and one task of Slurm starts it.
+    world_size = integer_variable(env, "WORLD_SIZE", 1)
     if script.ranks is not None and world_size != script.ranks:
         raise RefusedError(f"{script.name}.py trains on one rank, and there are {world_size}: use train_sft_ddp_min.py, or start one")
-    # How many GPUs there are matters to `device: cuda` only, which no flag asks for.
-    if problems := [problem for _, problem in settings.host_problems(num_gpus=0, cwd=cwd)]:
+    if problems := [problem for _, problem in settings.source_problems(cwd=cwd, env=env, is_seen=lambda path: True)]:
         raise RefusedError(f"{'; '.join(problems)}. For a job: {NO_NETWORK} sbatch …")
     if problem := settings.rank_problem(world_size):
         raise RefusedError(problem)
+    fit = forecast_fit(settings, planned_ranks(script, env), env, cwd)
+    if fit is None:
+        return "memory not checked: no GPU here, and the variable GPU names none"
+    if fit.verdict == WILL_NOT and not ignore_fit:
+        raise RefusedError(f"{fit.text}. The scripts: --use_lora, or train_sft_fsdp_min.py; --ignore_fit starts all the same")
+    return f"memory: {fit.text}"
+
+
+def planned_ranks(script: Script, env: Mapping[str, str]) -> int:
+    """Ranks of this start, or before torchrun those that the job is about to start."""
+    if script.ranks is not None or env.get("WORLD_SIZE"):
+        return script.ranks or integer_variable(env, "WORLD_SIZE", 1)
+    on_a_node = env.get("NPROC_PER_NODE", "")
+    # torchrun takes words too, such as `gpu`.
+    return (int(on_a_node) if on_a_node.isdecimal() else RANKS_OF_A_NODE) * integer_variable(env, "SLURM_JOB_NUM_NODES", 1)
+
+
+def forecast_fit(settings: Settings, ranks: int, env: Mapping[str, str], cwd: Path) -> Fit | None:
+    """Whether the training fits into the GPU that is here, or that the variable GPU names; None without either."""
+    place = PlaceSpec(ranks=ranks)
+    workload = WorkloadSpec(name=WORKLOAD, module=f"seatrial_workloads.{WORKLOAD}.train")
+    spec = RunSpec(
+        run=WORKLOAD,
+        group=WORKLOAD,
+        repeat=1,
+        plan=WORKLOAD,
+        workload=workload,
+        launcher=LauncherSpec(kind="torchrun"),
+        place=place,
+        cwd=str(cwd),
+        settings=asdict(settings),
+    )
+    gpus = read_driver().gpus
+    memory = memory_of(spec, env, gpus, read_gpu_states(gpus) or ()) if gpus else None
+    memory = memory or (named_gpu(env["GPU"]) if env.get("GPU") else None)
+    return judge_fit(spec, memory) if memory else None
 
 
 def main(script_name: str, argv: Sequence[str] | None = None) -> int:
@@ -195,34 +247,32 @@ def main(script_name: str, argv: Sequence[str] | None = None) -> int:
 
 
 def _run(script: Script, argv: Sequence[str] | None) -> int:
-    # Slurm's own variables do not count: it is torchrun that starts ranks, and one task of Slurm starts it.
-    world_size, local_rank = (integer_variable(os.environ, *variable) for variable in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
     try:
         flags = vars(parser_of(script).parse(argv))
-        only_check = flags.pop("check")
+        only_check, ignore_fit = flags.pop("check"), flags.pop("ignore_fit")
         settings = settings_of(script, flags)
-        check(settings, script, world_size, Path.cwd())
+        memory = check(settings, script, os.environ, Path.cwd(), ignore_fit=ignore_fit)
         if only_check:
-            echo(f"{socket.gethostname()}: {script.name}.py can start: model {settings.model}, dataset {settings.dataset}")
+            echo(f"{socket.gethostname()}: {script.name}.py can start: model {settings.model}, dataset {settings.dataset}; {memory}")
         else:
             train(settings, flags)
     except SeatrialError as error:
         # All ranks of a node find the same: one of them reports it.
-        if local_rank:
+        if integer_variable(os.environ, "LOCAL_RANK", 0):
             return error.exit_code
         raise
     return DONE
 
 
 def train(settings: Settings, flags: dict[str, Any]) -> None:
-    """RefusedError for what shows only once the data are there."""
+    """RefusedError for what shows only once the data are there, and for a loss that is not finite."""
     from seatrial_workloads.sft.train import run
 
     if problem := _lower_debug_level():
         warn(problem)
     try:
         run(settings, results_dir(settings), run_args=flags)
-    except StartupError as error:
+    except (StartupError, NotFinite) as error:
         raise RefusedError(str(error)) from error
 
 

@@ -7,6 +7,10 @@ class StartupError(ValueError):
     """The training cannot start or resume as requested: what happened, what was expected, what to do."""
 
 
+class NotFinite(RuntimeError):
+    """The loss of a step is not a number: the run has failed."""
+
+
 def first_line(error: BaseException) -> str:
     """First line of the message, or the type of an error without one."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -4,14 +4,16 @@
 
 It works before any process group exists and on shared file systems that refuse flock: the lock is a file created exclusively, whose
 modification time is the owner's heartbeat. An owner that is dead on this host, or on any host has sent no heartbeat for STALE_S as seen by
-this process's own clock, loses the lock. Nothing relies on the lock for correctness: the folder is built aside, described by a manifest
-(size and SHA-256 of every file) written last, and renamed into place; a second builder that was taken for dead renames onto what is there,
-and fails. A folder that does not match its manifest is built again. Standard library only.
+this process's own clock, loses the lock; one that sends them is waited for, however long it builds. Nothing relies on the lock for
+correctness: the folder is built aside, described by a manifest (size and SHA-256 of every file) written last, and renamed into place, which
+fails where a folder is already: what is whole is never moved, also not by a builder that was taken for dead. A folder that does not match
+its manifest is removed by the builder that has just got the lock, and built again. Standard library only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -32,7 +34,8 @@ HEARTBEAT_S = 2.0
 # Many heartbeats: a network file system may show them late, and a busy builder may be slow to send one.
 STALE_S = 60.0
 POLL_S = 0.1
-TIMEOUT_S = 3600.0
+# Without a heartbeat, and where a stale lock cannot be removed either.
+TIMEOUT_S = 600.0
 
 
 class PrepareError(StartupError):
@@ -58,6 +61,7 @@ class Timing:
     stale_s: float = STALE_S
     poll_s: float = POLL_S
     timeout_s: float = TIMEOUT_S
+    """Since the last heartbeat that was seen."""
 
 
 def content_key(parts: Mapping[str, Any]) -> str:
@@ -115,28 +119,52 @@ def _build(folder: Path, build: Callable[[Path], None], lock: _Lock) -> None:
         if left.suffix in (PART, BROKEN):
             shutil.rmtree(left, ignore_errors=True)
     aside = folder.with_name(f".{folder.name}.{lock.owner.token}{PART}")
-    aside.mkdir()
     try:
+        if not _remove_damaged(folder, lock):
+            return
+        aside.mkdir()
         build(aside)
         _write_manifest(aside)
-        _publish(aside, folder, lock)
-    except OSError:
+        if not lock.is_lost():
+            _publish(aside, folder)
+    except OSError as error:
         # Only a new owner removes what another builds.
         if not lock.is_lost():
-            raise
+            raise PrepareError(_why_not_built(folder, error)) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _publish(aside: Path, folder: Path, lock: _Lock) -> None:
-    if lock.is_lost():
+def _why_not_built(folder: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{folder} could not be written, and nothing of it is left ({error.strerror}): free some space, or use another cache folder"
+    return f"{folder} could not be built, and nothing of it is left ({error})"
+
+
+def _remove_damaged(folder: Path, lock: _Lock) -> bool:
+    """Remove a folder that is not whole; False where it turns out to be. Moved first: another builder may have finished it since it was
+    looked at."""
+    broken = folder.with_name(f".{folder.name}.{lock.owner.token}{BROKEN}")
+    try:
+        folder.rename(broken)
+    except FileNotFoundError:
+        return True
+    if damage_of(broken) is None:
+        broken.rename(folder)
+        return False
+    shutil.rmtree(broken, ignore_errors=True)
+    return True
+
+
+def _publish(aside: Path, folder: Path) -> None:
+    """Rename into place, unless a folder is there: another builder's, whole or being removed by its owner."""
+    try:
+        aside.rename(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
         return
-    if folder.exists():
-        with contextlib.suppress(FileNotFoundError):
-            folder.rename(folder.with_name(f".{folder.name}.{lock.owner.token}{BROKEN}"))
-    aside.rename(folder)
     _flush(folder.parent)
-    shutil.rmtree(folder.with_name(f".{folder.name}.{lock.owner.token}{BROKEN}"), ignore_errors=True)
 
 
 def _write_manifest(folder: Path) -> None:
@@ -212,7 +240,7 @@ class _Waiting:
     def __init__(self, timing: Timing, folder: Path) -> None:
         self._timing, self._folder = timing, folder
         self._path = _lock_path(folder)
-        self._begin = self._seen_at = time.monotonic()
+        self._seen_at = time.monotonic()
         self._seen: tuple[int, int] | None = None
 
     def for_owner(self) -> None:
@@ -221,13 +249,18 @@ class _Waiting:
         heartbeat = _heartbeat(self._path)
         if heartbeat != self._seen:
             self._seen, self._seen_at = heartbeat, now
-        elif heartbeat is not None and now - self._seen_at > self._timing.stale_s:
-            _remove_stale(self._path, _read_owner(self._path), heartbeat)
-        if now - self._begin > self._timing.timeout_s:
+            return
+        silent_s = now - self._seen_at
+        if heartbeat is not None and silent_s > self._timing.stale_s:
+            # One that may not be removed here is waited for until the timeout.
+            with contextlib.suppress(OSError):
+                _remove_stale(self._path, _read_owner(self._path), heartbeat)
+        if silent_s > self._timing.timeout_s:
             holder = _read_owner(self._path)
-            who = f"process {holder.pid} on {holder.host} is still building it" if holder else "its builder does not end"
+            who = f"process {holder.pid} on {holder.host}" if holder else "a process that left no name"
             raise PrepareError(
-                f"{self._folder} was not ready after {self._timing.timeout_s:.0f} s ({who}): end that process, or build it alone"
+                f"{self._folder} is not ready: {who} has its lock, and has sent no heartbeat for {self._timing.timeout_s:.0f} s: "
+                f"end that process, and remove {self._path}"
             )
 
 
@@ -237,8 +270,13 @@ def _create(path: Path, owner: Owner) -> bool:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:
         return False
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(owner)))
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(owner)))
+    except OSError:
+        # A lock without a name would be waited for.
+        path.unlink(missing_ok=True)
+        raise
     return True
 
 

@@ -1,14 +1,19 @@
-"""Run folder of a start by hand: a start time that all ranks share, and whether a folder already holds a run."""
+"""Run folder of a start by hand: a start time that all ranks share, whether a folder holds a run already or one that is running, and how
+what an earlier one left is set aside."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
+import re
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from seatrial.core.paths import AttemptPaths
 from seatrial.probe.identity import START_TIME_FIELD, rank_and_world_size
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.errors import StartupError, first_line
@@ -75,6 +80,7 @@ def _process_start_t(pid: int) -> float:
     return boot_t + int(after_name[START_TIME_FIELD]) / os.sysconf("SC_CLK_TCK")
 
 
+EARLIER = "earlier"
 FIRST_EVENTS = "events_rank0.jsonl"
 STEP = b'"kind":"step"'
 
@@ -93,3 +99,39 @@ def check_folder_unused(run_dir: Path) -> None:
     """For a trainer started by hand; called by rank 0 before the first step."""
     if holds_a_run(run_dir):
         raise StartupError(f"--run-dir is {run_dir}, which holds an earlier run: use another folder (--resume_from takes the old one)")
+
+
+def check_no_live_run(run_dir: Path, rank: int, setting: str) -> None:
+    """Two runs in one folder would mix their rows. `setting` names what chooses the folder."""
+    try:
+        last = json.loads(AttemptPaths(run_dir).heartbeat(rank).read_bytes().splitlines()[-1])
+        alive = (
+            last["msg"] != "done" and last["host"] == socket.gethostname() and last["pid"] != os.getpid() and _is_alive(int(last["pid"]))
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return
+    if alive:
+        raise StartupError(f"{run_dir} is in use by process {last['pid']}: end that run first, or change {setting}")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    # A zombie has ended.
+    return ") Z " not in Path(f"/proc/{pid}/stat").read_text(errors="replace")
+
+
+def set_aside(run_dir: Path, own: re.Pattern[str], *, keep: Collection[str] = ()) -> Path | None:
+    """Move what an earlier run left, by the names that are a run's own, to `earlier/<number>`; None where there is nothing. Called by rank
+    0 before any rank has opened a file of the new run."""
+    found = [path for path in sorted(run_dir.iterdir()) if own.fullmatch(path.name) and path.name not in keep] if run_dir.is_dir() else []
+    if not found:
+        return None
+    numbers = [int(path.name) for path in (run_dir / EARLIER).glob("*") if path.name.isdecimal()]
+    folder = run_dir / EARLIER / str(max(numbers, default=0) + 1)
+    folder.mkdir(parents=True)
+    for path in found:
+        path.rename(folder / path.name)
+    return folder

@@ -20,20 +20,22 @@ from transformers import PreTrainedTokenizerBase
 
 from seatrial_workloads.common.errors import StartupError, first_line
 from seatrial_workloads.common.prepare_once import content_key, file_hash, prepare_once
-from seatrial_workloads.sft.packing import Example, pack
+from seatrial_workloads.sft.packing import Example, num_learnt, pack
 from seatrial_workloads.sft.settings import Settings, token_cache_dir
-from seatrial_workloads.sft.sources import GENERATED, INSTEAD, data_files
+from seatrial_workloads.sft.sources import GENERATED, INSTEAD, data_files, is_saved_dataset
 from seatrial_workloads.sft.text import FIELDS, TEMPLATE, generated_examples, prompt_of, response_of
 
 TOKENS, EXAMPLES, ROWS = "tokens.bin", "examples.json", "rows.json"
 HUB_SPLIT = "train"
+REQUIRED = ("instruction", "output")
 FORMAT = 1
 
 
 class Rows(Dataset[list[Example]]):
-    """Rows of examples: one example each, or several that are packed."""
+    """Rows of examples: one example each, or several that are packed. A row without a token to learn is left out: its loss is 0 / 0."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, loss_on: str = "all") -> None:
+        self.name = folder.name
         tokens = array.array("i")
         tokens.frombytes((folder / TOKENS).read_bytes())
         if sys.byteorder != "little":
@@ -44,16 +46,20 @@ class Rows(Dataset[list[Example]]):
             Example(number, tokens[end - length : end], prompt)
             for number, (end, length, prompt) in enumerate(zip(ends, stored["lengths"], stored["prompts"], strict=True))
         ]
-        rows = folder / ROWS
-        self.rows: list[list[int]] = json.loads(rows.read_text()) if rows.exists() else [[number] for number in range(len(ends))]
+        packed = folder / ROWS
+        rows: list[list[int]] = json.loads(packed.read_text()) if packed.exists() else [[number] for number in range(len(ends))]
+        self.rows = [row for row in rows if any(num_learnt(self.examples[number], loss_on) for number in row)]
+        self.num_left_out = len(rows) - len(self.rows)
 
     def describe(self, seq_len: int) -> str:
         """How long its examples are, and how much of its sequences is no padding."""
         lengths = sorted(len(example.ids) for example in self.examples)
-        share = sum(lengths) / (len(self.rows) * seq_len)
+        share = sum(len(self.examples[number].ids) for row in self.rows for number in row) / (len(self.rows) * seq_len)
+        left_out = f"; {self.num_left_out} more are left out, whose responses do not begin within it" if self.num_left_out else ""
         return (
             f"dataset: {len(lengths)} examples, {sum(lengths) / len(lengths):.0f} tokens on average (median {lengths[len(lengths) // 2]}, "
             f"90 % up to {lengths[len(lengths) * 9 // 10]}), {len(self.rows)} sequences of {seq_len}, {100 * share:.1f} % real tokens"
+            f"{left_out}"
         )
 
     def __len__(self) -> int:
@@ -81,7 +87,14 @@ def prepared_rows(settings: Settings, tokenizer: PreTrainedTokenizerBase) -> Row
     def build(folder: Path) -> None:
         write_tokenised(folder, settings, tokenizer, raw_examples(settings, source))
 
-    return Rows(prepare_once(token_cache_dir(settings) / name, build))
+    rows = Rows(prepare_once(token_cache_dir(settings) / name, build), settings.loss_on)
+    if not rows.rows:
+        shortest = min(example.prompt_length for example in rows.examples)
+        raise StartupError(
+            f"nothing to learn: none of {len(rows.examples)} examples has a token of its response within seq_len={settings.seq_len} "
+            f"(the prompts alone take {shortest} or more): use a larger seq_len, or loss_on=all"
+        )
+    return rows
 
 
 def write_tokenised(folder: Path, settings: Settings, tokenizer: PreTrainedTokenizerBase, raw: Iterator[Mapping[str, Any]]) -> None:
@@ -148,41 +161,99 @@ def hub_commit(name: str) -> str:
 
 
 def raw_examples(settings: Settings, source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Examples with the fields instruction, input and output."""
-    path = Path(settings.dataset)
+    """Examples with the fields instruction, input and output. A StartupError names the place of one that cannot be used."""
     if settings.dataset == GENERATED:
         yield from generated_examples(settings.subset_size, settings.seed)
         return
-    raw: Any = _hub_examples(settings.dataset, source["commit"]) if not path.exists() else _local_examples(path)
-    for example in raw:
-        missing = [name for name in ("instruction", "output") if name not in example]
-        if missing:
-            raise StartupError(f"an example of dataset '{settings.dataset}' has no field '{missing[0]}': expected {', '.join(FIELDS)}")
+    for place, example in _placed_examples(settings.dataset, source):
+        if not isinstance(example, Mapping):
+            raise StartupError(f"{place} is {json.dumps(example)[:40]}: expected an object with {', '.join(FIELDS)}")
+        for name in REQUIRED:
+            if name not in example:
+                raise StartupError(f"{place} has no field '{name}': expected {', '.join(FIELDS)}")
+        for name in FIELDS:
+            value = example.get(name)
+            # An input may be left out or null; numbers are written as text.
+            if (value is None and name in REQUIRED) or isinstance(value, (list, dict)):
+                raise StartupError(f"{place} has {name} {json.dumps(value)[:40]}: expected text")
         yield example
 
 
-def _local_examples(path: Path) -> Any:
+def _placed_examples(dataset: str, source: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(where it is, example)."""
+    path = Path(dataset)
+    if path.exists() and not is_saved_dataset(path):
+        for file in [path] if path.is_file() else data_files(path):
+            yield from _file_examples(file)
+        return
+    examples = _saved_examples(path) if path.exists() else _hub_examples(dataset, source["commit"])
+    for number, example in enumerate(examples, 1):
+        yield f"example {number} of dataset '{dataset}'", example
+
+
+def _saved_examples(path: Path) -> Any:
     import datasets
 
-    if path.is_dir() and ((path / "state.json").is_file() or (path / "dataset_dict.json").is_file()):
-        saved = datasets.load_from_disk(str(path))
-        return saved[HUB_SPLIT] if isinstance(saved, datasets.DatasetDict) else saved
-    files = [path] if path.is_file() else data_files(path)
-    return itertools.chain.from_iterable(map(_file_examples, files))
-
-
-def _file_examples(path: Path) -> Any:
-    if path.suffix == ".parquet":
-        import pyarrow.parquet
-
-        return pyarrow.parquet.read_table(path).to_pylist()
-    text = path.read_text(encoding="utf-8")
     try:
-        if path.suffix == ".json":
-            return json.loads(text)
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
-        raise StartupError(f"{path} is not JSON ({error}): expected a list of examples, or one example a line in a .jsonl") from error
+        saved = datasets.load_from_disk(str(path))
+    except (OSError, ValueError) as error:
+        raise StartupError(f"{path} is no dataset of save_to_disk that can be read ({first_line(error)}): save it again") from error
+    if not isinstance(saved, datasets.DatasetDict):
+        return saved
+    if HUB_SPLIT not in saved:
+        raise StartupError(f"{path} has the splits {', '.join(saved)} and no {HUB_SPLIT}: save one under that name")
+    return saved[HUB_SPLIT]
+
+
+def _file_examples(path: Path) -> Iterator[tuple[str, Any]]:
+    if path.suffix == ".parquet":
+        for number, row in enumerate(_parquet_rows(path), 1):
+            yield f"{path}, row {number}", row
+        return
+    text = _text(path)
+    if path.suffix == ".json":
+        for number, example in enumerate(_json_list(path, text), 1):
+            yield f"{path}, example {number}", example
+        return
+    # By line feeds alone: JSON strings may hold other separators of lines, such as U+2028.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield f"{path}, line {number}", json.loads(line)
+            except ValueError as error:
+                raise StartupError(f"{path}, line {number} is not JSON ({error}): expected one example a line") from error
+
+
+def _text(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise StartupError(f"{path}, line {line} is not UTF-8 (byte 0x{content[error.start]:02x}): save the file as UTF-8") from error
+
+
+def _json_list(path: Path, text: str) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise StartupError(
+            f"{path}, line {error.lineno} is not JSON ({error.msg}): expected a list of examples; one example a line is a .jsonl"
+        ) from error
+    if not isinstance(found, list):
+        raise StartupError(f"{path} holds a JSON {type(found).__name__}: expected a list of examples")
+    return found
+
+
+def _parquet_rows(path: Path) -> list[Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows: list[Any] = pyarrow.parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise StartupError(f"{path} is no Parquet file that can be read ({first_line(error)}): write it again") from error
+    return rows
 
 
 def _hub_examples(name: str, commit: str) -> Any:

@@ -60,6 +60,7 @@ class Ledger:
     """Steps of one rank, in order, and when they ended."""
 
     steps_to_run: int
+    """Of this attempt: a resumed one has fewer than the run."""
     synchronize: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
     steps: list[StepCounts] = field(default_factory=list)

@@ -16,25 +16,25 @@ import torch
 from seatrial_workloads.sft.settings import Settings
 from seatrial_workloads.sft.shapes import Shape
 
-# Datasheet, dense bf16 without sparsity, TFLOP/s. The first name found in the device's counts.
-PEAK_TFLOPS = (
-    ("H100 PCIe", 756.0),
-    ("H100 NVL", 835.0),
-    ("H100", 989.4),
-    ("H200", 989.4),
-    ("GH200", 989.4),
-    ("H20", 148.0),
-    ("B200", 2250.0),
-    ("A100", 312.0),
-    ("A800", 312.0),
-    ("L40S", 362.05),
-    ("L40", 181.05),
-    ("L4", 121.0),
-    ("A10G", 70.0),
-    ("A10", 125.0),
-    ("A40", 149.7),
-    ("RTX A6000", 154.8),
-)
+# Datasheet, dense bf16 without sparsity, TFLOP/s, by the product's whole name as CUDA reports it, without "NVIDIA": a part of it may be
+# that of a card of another speed (A4000 has A40 in it), or of a slice (MIG).
+PEAK_TFLOPS = {
+    **dict.fromkeys(("H100 80GB HBM3", "H200", "GH200 480GB", "GH200 144G HBM3e"), 989.4),
+    **dict.fromkeys(("H100 NVL", "H200 NVL"), 835.5),
+    "H100 PCIe": 756.0,
+    "H20": 148.0,
+    "B200": 2250.0,
+    **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB", "A100-PCIE-80GB", "A100 80GB PCIe"), 312.0),
+    **dict.fromkeys(("A800-SXM4-40GB", "A800-SXM4-80GB", "A800 80GB PCIe"), 312.0),
+    "L40S": 362.05,
+    "L40": 181.05,
+    "L4": 121.0,
+    "A10G": 70.0,
+    "A10": 125.0,
+    "A40": 149.7,
+    "RTX A6000": 154.8,
+}
+MIG = " MIG "
 MATMUL_SIZE, MATMUL_REPEATS = 8192, 20
 
 
@@ -56,9 +56,11 @@ class Window:
         return self.real_tokens / self.seconds if self.seconds > 0 else None
 
 
-def seed_fields(settings: Settings, *, wall_s: float, world_size: int, gpu: str | None, precision: str, strategy: str) -> dict[str, Any]:
-    """The fields of the procedure, with its arithmetic."""
-    tokens = settings.steps * settings.micro_batch * settings.seq_len
+def seed_fields(
+    settings: Settings, *, steps: int, wall_s: float, world_size: int, gpu: str | None, precision: str, strategy: str
+) -> dict[str, Any]:
+    """The fields of the procedure, with its arithmetic, for the steps of this attempt."""
+    tokens = steps * settings.micro_batch * settings.seq_len
     alone = {"approx_tokens": tokens, "approx_tokens_per_s": tokens / wall_s, "gpu": gpu} if world_size == 1 else {}
     return {
         "wall_time_s": wall_s,
@@ -103,15 +105,23 @@ def scaling_efficiency(settings: Settings, tokens_per_s: float | None, world_siz
     return (tokens_per_s / world_size) / (settings.baseline_tokens_per_s / settings.baseline_world_size)
 
 
-def peak_tflops(device_name: str | None) -> float | None:
-    """The datasheet's peak for bf16; None for hardware that is not in the table."""
-    return next((peak for name, peak in PEAK_TFLOPS if device_name and name in device_name), None)
+def peak_tflops(device_name: str | None, precision: str) -> tuple[float | None, str | None]:
+    """The datasheet's peak, or why there is none."""
+    if device_name is None:
+        return None, "no datasheet peak for a CPU"
+    if MIG in device_name:
+        return None, f"{device_name} is a MIG slice, and the datasheet's peak is of a whole GPU"
+    peak = PEAK_TFLOPS.get(device_name.removeprefix("NVIDIA ")) if precision == "bf16" else None
+    return peak, None if peak else f"no datasheet peak for {device_name} in {precision}"
 
 
-def mfu_fields(shape: Shape, window: Window, *, lora_rank: int | None, world_size: int, gpu: str | None, precision: str) -> dict[str, Any]:
-    """Model FLOPs of real tokens over the datasheet's peak of all GPUs, and why there is none."""
-    peak = peak_tflops(gpu) if precision == "bf16" else None
-    reason = None if peak else f"no datasheet peak for {gpu or 'a CPU'} in {precision}"
+def mfu_fields(
+    shape: Shape | None, window: Window, *, lora_rank: int | None, world_size: int, gpu: str | None, precision: str, no_shape: str = ""
+) -> dict[str, Any]:
+    """Model FLOPs of real tokens over the datasheet's peak of all GPUs, and why there is none. `no_shape` says why there is no shape."""
+    peak, reason = peak_tflops(gpu, precision)
+    if shape is None:
+        return {"model_tflops": None, "peak_tflops_per_gpu": peak, "mfu": None, "mfu_reason": f"FLOPs unknown: {no_shape}"}
     achieved = mfu = None
     if window.real_tokens and window.seconds > 0:
         context = window.attended_tokens / window.real_tokens

@@ -12,7 +12,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, MistralConfig, PreTrainedTokenizerBase
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedTokenizerBase,
+)
 
 from seatrial_workloads.common.attention import choose_attention
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
@@ -25,6 +33,7 @@ from seatrial_workloads.sft.sources import INSTEAD
 from seatrial_workloads.sft.text import generated_examples, prompt_of, response_of, train_tokenizer
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+ALL_LINEAR = "all-linear"
 # The report shows a reason with this prefix as a caution.
 RANDOM = {
     "tiny": "caution: a toy model with random weights; neither its speed nor its loss is realistic",
@@ -50,7 +59,15 @@ def choose_formats(settings: Settings, ranks: Ranks) -> Formats:
     precision = choose_precision(settings.precision, lowest)
     if precision.effective == "fp16":
         raise StartupError(f"{precision.reason}, and this workload has no loss scaling: use precision=fp32, or a newer GPU")
-    return Formats(precision=precision, attention=choose_attention(settings.attn_impl, precision.effective, lowest))
+    attention = choose_attention(settings.attn_impl, precision.effective, lowest)
+    if settings.attn_impl == "auto" and settings.model not in RANDOM_MODELS and not _has_sdpa(settings.model):
+        attention = Choice("auto", "eager", "transformers has no sdpa for this architecture: eager")
+    return Formats(precision=precision, attention=attention)
+
+
+def _has_sdpa(model: str) -> bool:
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(_loaded(AutoConfig, model)), None)
+    return kind is None or kind._supports_sdpa
 
 
 def build_tokenizer(settings: Settings) -> PreTrainedTokenizerBase:
@@ -89,8 +106,9 @@ def build_model(
 
 def random_model(shape: Shape, tokenizer: Any, dtype: torch.dtype, attention: str, device: torch.device) -> nn.Module:
     """Random weights, created on the device itself: 7B parameters take a minute on a CPU."""
-    kind = LlamaConfig if shape.model_type == "llama" else MistralConfig
+    kind, more = (LlamaConfig, {}) if shape.model_type == "llama" else (MistralConfig, {"sliding_window": shape.window})
     config = kind(
+        **more,
         hidden_size=shape.hidden,
         intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers,
@@ -115,15 +133,40 @@ def add_lora(model: nn.Module, settings: Settings) -> nn.Module:
         r=settings.lora_r,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
-        target_modules=list(TARGETS),
+        target_modules=lora_targets(model),
         bias="none",
         task_type="CAUSAL_LM",
     )
-    adapted = get_peft_model(model, config)
+    try:
+        adapted = get_peft_model(model, config)
+    except ValueError as error:
+        raise StartupError(
+            f"PEFT cannot put adapters on {type(model).__name__} ({first_line(error)}): its linear layers are "
+            f"{', '.join(linear_names(model)) or 'none'}; use use_lora=false, or another model"
+        ) from error
     if settings.gradient_checkpointing and settings.checkpointing_reentrant:
         # Re-entrant checkpointing gives no gradients to a block whose inputs need none, and the embedding is frozen.
         adapted.enable_input_require_grads()
     return adapted
+
+
+def lora_targets(model: nn.Module) -> list[str] | str:
+    """Llama's projections where the model has all of them; else every linear layer but the head, as PEFT finds them."""
+    return list(TARGETS) if set(TARGETS) <= set(linear_names(model)) else ALL_LINEAR
+
+
+def linear_names(model: nn.Module) -> list[str]:
+    """Last names of its linear layers, each once; GPT-2's are called Conv1D."""
+    from transformers.pytorch_utils import Conv1D
+
+    names = (name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, (nn.Linear, Conv1D)))
+    return list(dict.fromkeys(names))
+
+
+def adapted_names(model: nn.Module) -> list[str]:
+    """Last names of the layers with adapters, each once."""
+    names = (name.rpartition(".")[2] for name, module in model.named_modules() if hasattr(module, "lora_A"))
+    return list(dict.fromkeys(names))
 
 
 def load_trained(model: nn.Module, folder: Path) -> None:
@@ -156,10 +199,9 @@ def describe_parameters(trainable: int, total: int) -> str:
 
 
 def _loaded(kind: Any, source: str, **options: Any) -> Any:
+    is_local = Path(source).is_dir()
     try:
-        return kind.from_pretrained(source, local_files_only=Path(source).is_dir(), **options)
+        return kind.from_pretrained(source, local_files_only=is_local, **options)
     except (OSError, ValueError) as error:
-        raise StartupError(
-            f"model is '{source}', which is neither a local model folder nor a reachable hub id ({first_line(error)}): "
-            f"correct it, or {INSTEAD}"
-        ) from error
+        what = "which transformers cannot load from that folder" if is_local else "which transformers cannot load from the hub or its cache"
+        raise StartupError(f"model is '{source}', {what} ({first_line(error)}): correct it, or {INSTEAD}") from error

@@ -21,6 +21,7 @@ COUNTS = "counts"
 """Of a batch: its `BatchCounts`, taken out before the model sees it."""
 IGNORED = -100
 """Label of a token that is not learnt."""
+PROBE_LENGTH = 4
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,14 @@ def pack(lengths: Sequence[int], row_length: int) -> list[list[int]]:
 
 
 def labels_of(example: Example, loss_on: str) -> list[int]:
-    """Labels before the model's shift by one; the first token of an example has nothing to be predicted from."""
-    first = example.prompt_length if loss_on == "response" else 1
-    return [IGNORED] * min(first, len(example.ids)) + list(example.ids[first:])
+    """Labels before the model's shift by one."""
+    unlearnt = len(example.ids) - num_learnt(example, loss_on)
+    return [IGNORED] * unlearnt + list(example.ids[unlearnt:])
+
+
+def num_learnt(example: Example, loss_on: str) -> int:
+    """Tokens that are learnt; the first of an example has nothing to be predicted from."""
+    return max(0, len(example.ids) - (max(1, example.prompt_length) if loss_on == "response" else 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,3 +117,18 @@ class Collator:
             positions.append(row_positions + list(range(rest)))
             labels.append(row_labels + [IGNORED] * rest)
         return {"input_ids": torch.tensor(ids), "position_ids": torch.tensor(positions), "labels": torch.tensor(labels)}
+
+
+@torch.no_grad()
+def mixes_examples(model: Any) -> bool:
+    """Whether a token of one packed example reaches the next one, tried with two short examples: an architecture that does not read
+    positions as transformers' masks do would train on neighbours."""
+    was_training, device = model.training, next(model.parameters()).device
+    ids = torch.arange(2 * PROBE_LENGTH, device=device)[None] % model.config.vocab_size
+    positions = torch.arange(PROBE_LENGTH, device=device).repeat(2)[None]
+    changed = ids.clone()
+    changed[0, PROBE_LENGTH - 1] = 0
+    model.eval()
+    before, after = (model(input_ids=given, position_ids=positions, use_cache=False).logits[0, PROBE_LENGTH:] for given in (ids, changed))
+    model.train(was_training)
+    return not torch.equal(before, after)

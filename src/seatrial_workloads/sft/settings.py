@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from seatrial_workloads.common.fast_paths import ALL, EQUAL, check_own_list, is_
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
 from seatrial_workloads.sft.fast import PARTS, excluded_parts, make_alike
 from seatrial_workloads.sft.shapes import hugging_face_home
-from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
+from seatrial_workloads.sft.sources import IsSeen, source_problems
 
 NEEDS_TORCH = True
 # Settings that change how much work one sample is, and what that is counted in.
@@ -31,14 +31,15 @@ FOLLOWS = {
     "append_eos": ("recipe=seed",),
     "checkpointing_reentrant": ("gradient_checkpointing",),
     "ddp_static_graph": ("strategy",),
+    "ddp_find_unused_parameters": ("strategy",),
     # The sum of its parts, which are reported one by one.
     "fast_paths": PARTS,
 }
 STRATEGIES, RECIPES = ("auto", "ddp", "fsdp"), ("ours", "seed")
 LOSS_ON = ("all", "response")
 READY_TWICE = (
-    'DDP with LoRA and checkpointing_reentrant=true ends with "Expected to mark a variable ready only once" where DDP looks for unused '
-    "parameters, as the Trainer lets it for LoRA: use checkpointing_reentrant=false, or ddp_static_graph=true beside it"
+    'DDP with checkpointing_reentrant=true and ddp_find_unused_parameters=true ends with "Expected to mark a variable ready only once": '
+    "use ddp_find_unused_parameters=false or checkpointing_reentrant=false, or ddp_static_graph=true beside them"
 )
 
 
@@ -85,6 +86,8 @@ a local folder, or a hub id."""
     """Re-entrant gradient checkpointing, as older scripts have it."""
     ddp_static_graph: bool = False
     """Promise DDP that every step uses the same parameters."""
+    ddp_find_unused_parameters: bool = False
+    """Let DDP look for parameters that a step does not use, as the Trainer by itself does for LoRA."""
     packing: bool = False
     """Fill sequences with several examples, each attending to itself only, instead of padding."""
     loss_on: str = "all"
@@ -142,13 +145,20 @@ reason."""
         self._check_names()
 
     def _check_checkpointing(self) -> None:
-        reentrant = self.gradient_checkpointing and self.checkpointing_reentrant
-        if reentrant and self.use_lora and self.strategy == "ddp" and not self.ddp_static_graph:
+        if self.strategy == "ddp" and self._marks_ready_twice:
             raise ValueError(READY_TWICE)
-        if reentrant and self.strategy == "fsdp":
+        if self.gradient_checkpointing and self.checkpointing_reentrant and self.strategy == "fsdp":
             raise ValueError("checkpointing_reentrant does not work with strategy=fsdp: use checkpointing_reentrant=false")
-        if self.ddp_static_graph and self.strategy == "fsdp":
-            raise ValueError("ddp_static_graph is DDP's, and strategy is fsdp: leave one of them out")
+        for name in ("ddp_static_graph", "ddp_find_unused_parameters"):
+            if getattr(self, name) and self.strategy == "fsdp":
+                raise ValueError(f"{name} is DDP's, and strategy is fsdp: leave one of them out")
+
+    @property
+    def _marks_ready_twice(self) -> bool:
+        """Where DDP looks for unused parameters, it finds those of a checkpointed block in the forward pass, and again when the block's own
+        backward pass runs within the backward pass."""
+        reentrant = self.gradient_checkpointing and self.checkpointing_reentrant
+        return reentrant and self.ddp_find_unused_parameters and not self.ddp_static_graph
 
     def _check_recipe(self) -> None:
         if self.recipe == "seed" and self.packing:
@@ -171,24 +181,22 @@ reason."""
 
     def host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]:
         """(setting, problem) for each that cannot work on this host; called before anything is started."""
-        return [(name, sentence) for name, sentence in self._host_problems(num_gpus, cwd) if sentence]
-
-    def _host_problems(self, num_gpus: int, cwd: Path) -> Iterator[tuple[str, str | None]]:
-        local = {"model": model_problem(self.model, cwd), "dataset": dataset_problem(self.dataset, cwd)}
-        yield from local.items()
-        if not any(local.values()):
-            yield "model", hub_problem(self.model, self.dataset, cwd)
+        problems = []
         if not num_gpus and self.device == "cuda":
-            yield "device", "device is cuda, but no usable GPU was found: use device=auto or cpu"
+            problems.append(("device", "device is cuda, but no usable GPU was found: use device=auto or cpu"))
         if self.resume_from is not None and not (cwd / self.resume_from).is_dir():
-            yield "resume_from", f"there is no folder {self.resume_from}: give a checkpoint folder, or a run folder that has one"
+            problems.append(
+                ("resume_from", f"there is no folder {self.resume_from}: give a checkpoint folder, or a run folder that has one")
+            )
+        return problems
+
+    def source_problems(self, *, cwd: Path, env: Mapping[str, str], is_seen: IsSeen) -> list[tuple[str, str]]:
+        """(setting, problem) for model and dataset where ranks cannot read them; called before anything is started."""
+        return list(source_problems(self.model, self.dataset, cwd=cwd, env=env, is_seen=is_seen))
 
     def rank_problem(self, world_size: int) -> str | None:
         """Why so many ranks cannot train with these settings, where that depends on their number."""
-        if world_size > 1 and self.strategy == "auto":
-            reentrant = self.gradient_checkpointing and self.checkpointing_reentrant
-            return READY_TWICE if reentrant and self.use_lora and not self.ddp_static_graph else None
-        return None
+        return READY_TWICE if world_size > 1 and self.strategy == "auto" and self._marks_ready_twice else None
 
     @property
     def fast_parts(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Shapes of causal language models, from a config alone: parameters, LoRA parameters, FLOPs a token. Standard library only.
 
-The architecture is that of Llama and Mistral: grouped-query attention, a gated MLP of three matrices, RMSNorm, no biases.
+The architecture is that of Llama and Mistral: grouped-query attention, a gated MLP of three matrices, RMSNorm, no biases. Any other is
+unknown, also where its config has the same keys: experts, fused projections or a second norm would be left out of every count.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ class Shape:
     head_dim: int | None = None
     """hidden / heads where the config has none."""
     model_type: str = "mistral"
+    activation: str = "silu"
+    window: int | None = None
+    """Tokens that a token attends to at most; None for all before it."""
 
     @property
     def dim_per_head(self) -> int:
@@ -78,14 +82,20 @@ class Shape:
         return 4.0 * matrices + 6.0 * self.lora_parameters(lora_rank) + self.attention_flops(context)
 
 
-TINY = Shape(hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, vocab=512)
-MISTRAL_7B = Shape(hidden=4096, intermediate=14336, layers=32, heads=32, kv_heads=8, vocab=32000)
+TINY = Shape(hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, vocab=512, window=4096)
+MISTRAL_7B = Shape(hidden=4096, intermediate=14336, layers=32, heads=32, kv_heads=8, vocab=32000, window=4096)
 RANDOM_MODELS = {
     "tiny": TINY,
     "tiny-llama": Shape(hidden=64, intermediate=128, layers=2, heads=4, kv_heads=4, vocab=512, model_type="llama"),
     "mistral-7b": MISTRAL_7B,
 }
 """Models that are built with random weights, in need of no files."""
+# Architectures that are of this shape: tests compare their parameters with what transformers builds.
+MODEL_TYPES = ("llama", "mistral")
+# Keys of such a config that add parameters, or store them in another format.
+NOT_COUNTED = ("attention_bias", "mlp_bias", "quantization_config")
+# Of Mistral's configs that do not name one.
+DEFAULT_WINDOW = 4096
 # Hub ids whose shape is known without the hub.
 KNOWN = {"mistralai/Mistral-7B-v0.1": MISTRAL_7B}
 
@@ -110,27 +120,50 @@ def model_shape(model: str, cwd: Path | None = None) -> Shape:
 def read_config(path: Path) -> Shape:
     """Shape in a config.json as transformers writes it."""
     try:
-        return shape_of(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise UnknownShape(
-            f"{path} is no config of a causal language model ({what}): expected hidden_size, num_hidden_layers, …"
-        ) from error
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise UnknownShape("no JSON object")
+        return shape_of(config)
+    except (OSError, ValueError) as error:
+        raise UnknownShape(f"the shape in {path} is not known: {error}") from error
 
 
-def shape_of(config: dict[str, Any]) -> Shape:
-    heads = int(config["num_attention_heads"])
+def shape_of(config: Mapping[str, Any]) -> Shape:
+    """UnknownShape for another architecture, and for sizes that no model has."""
+    model_type = config.get("model_type")
+    if model_type not in MODEL_TYPES:
+        raise UnknownShape(f"model_type is {model_type!r}, and only {' and '.join(MODEL_TYPES)} are counted")
+    for name in NOT_COUNTED:
+        if config.get(name):
+            raise UnknownShape(f"{name} is set, which is not counted")
+    heads = _size(config, "num_attention_heads")
+    # Only Llama's configs, the older ones, leave it out where every head has keys of its own.
+    kv_heads = heads if model_type == "llama" and config.get("num_key_value_heads") is None else _size(config, "num_key_value_heads")
+    hidden = _size(config, "hidden_size")
+    head_dim = _size(config, "head_dim") if config.get("head_dim") is not None else None
+    if heads % kv_heads or (head_dim is None and hidden % heads):
+        raise UnknownShape(f"hidden_size {hidden}, num_attention_heads {heads} and num_key_value_heads {kv_heads} do not divide evenly")
+    window = config.get("sliding_window", DEFAULT_WINDOW if model_type == "mistral" else None)
     return Shape(
-        hidden=int(config["hidden_size"]),
-        intermediate=int(config["intermediate_size"]),
-        layers=int(config["num_hidden_layers"]),
+        hidden=hidden,
+        intermediate=_size(config, "intermediate_size"),
+        layers=_size(config, "num_hidden_layers"),
         heads=heads,
-        kv_heads=int(config.get("num_key_value_heads") or heads),
-        vocab=int(config["vocab_size"]),
+        kv_heads=kv_heads,
+        vocab=_size(config, "vocab_size"),
         tied=bool(config.get("tie_word_embeddings", False)),
-        head_dim=int(config["head_dim"]) if config.get("head_dim") else None,
-        model_type=str(config.get("model_type", "mistral")),
+        head_dim=head_dim,
+        model_type=str(model_type),
+        activation=str(config.get("hidden_act", "silu")),
+        window=window if isinstance(window, int) else None,
     )
+
+
+def _size(config: Mapping[str, Any], name: str) -> int:
+    value = config.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UnknownShape(f"{name} is {value!r}; expected a whole number of at least 1" if name in config else f"it has no {name}")
+    return value
 
 
 def hugging_face_home(env: Mapping[str, str] = os.environ) -> Path:
@@ -138,12 +171,23 @@ def hugging_face_home(env: Mapping[str, str] = os.environ) -> Path:
     return Path(env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface").expanduser()
 
 
-def hub_cache() -> Path:
+def hub_cache(env: Mapping[str, str] = os.environ) -> Path:
     """Where huggingface_hub keeps what it downloaded."""
-    return Path(os.environ.get("HF_HUB_CACHE") or hugging_face_home() / "hub").expanduser()
+    return Path(env.get("HF_HUB_CACHE") or hugging_face_home(env) / "hub").expanduser()
+
+
+def hub_snapshot(kind: str, name: str, env: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder in the hub's cache that `name` stands for without a network: the commit that its branch main had."""
+    repository = hub_cache(env) / f"{kind}--{name.replace('/', '--')}"
+    try:
+        commit = (repository / "refs" / "main").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    folder = repository / "snapshots" / commit
+    return folder if commit and folder.is_dir() else None
 
 
 def cached_config(model: str) -> Path | None:
-    """The config.json of a hub id in the hub's cache; the newest of several."""
-    found = (hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots").glob("*/config.json")
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    """The config.json of a hub id in the hub's cache."""
+    folder = hub_snapshot("models", model)
+    return folder / "config.json" if folder is not None and (folder / "config.json").is_file() else None

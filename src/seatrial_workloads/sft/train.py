@@ -1,18 +1,22 @@
 """Fine-tune a causal language model on instructions. In: settings. Out: run_args.json, metrics.json, sample_ids.json, the adapter or model,
-checkpoints, and the probe's events, all in the run's folder.
+checkpoints, and the probe's events, all in the run's folder. What an earlier run left there is moved to `earlier/<number>` once model and
+data are read; a run that is refused before leaves the folder as it was.
 
 torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.sft.train --steps 10 --seq_len 128
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +24,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from seatrial.core.checkpoints import FOLDER as CHECKPOINTS
 from seatrial.core.files import BY_UMASK, write_json
 from seatrial.probe import Probe
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.checkpoints import Checkpoint, check_same, find_checkpoint, resume_source
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.effective import Choice, as_requested, record
-from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.common.precision import FLASH
+from seatrial_workloads.common.run_folder import check_no_live_run, set_aside
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.sft import metrics
 from seatrial_workloads.sft.dataset import prepared_rows
@@ -37,6 +43,8 @@ from seatrial_workloads.sft.fsdp import gathered_state, shard
 from seatrial_workloads.sft.ledger import shared_samples
 from seatrial_workloads.sft.model import (
     RANDOM,
+    TARGETS,
+    adapted_names,
     build_model,
     build_tokenizer,
     choose_formats,
@@ -44,16 +52,25 @@ from seatrial_workloads.sft.model import (
     describe_parameters,
     load_trained,
 )
-from seatrial_workloads.sft.packing import Collator
+from seatrial_workloads.sft.packing import Collator, mixes_examples
 from seatrial_workloads.sft.settings import Settings, results_dir
-from seatrial_workloads.sft.shapes import shape_of
-from seatrial_workloads.sft.sources import dataset_problem, hub_problem, model_problem
-from seatrial_workloads.sft.trainer import SftTrainer, training_arguments
+from seatrial_workloads.sft.shapes import Shape, UnknownShape, shape_of
+from seatrial_workloads.sft.sources import source_problems, split_note
+from seatrial_workloads.sft.trainer import SftTrainer, check_finite, decisive_settings, sequences_per_step, training_arguments
 
 RUN_ARGS, METRICS, SAMPLE_IDS = "run_args.json", "metrics.json", "sample_ids.json"
 ADAPTER, MODEL, MERGED = "adapter", "model", "merged"
-# Settings that make two trainings different: neither may resume the other.
-SAME = ("model", "dataset", "subset_size", "seq_len", "micro_batch", "grad_accum", "packing", "loss_on", "use_lora", "lora_r", "seed")
+# What a run leaves; anything else in the folder is the user's.
+OWN_FILES = re.compile(
+    rf"{RUN_ARGS}|{METRICS}|{SAMPLE_IDS}|{ADAPTER}|{MODEL}|{MERGED}|{CHECKPOINTS}|stacks|(?:events|heartbeat)_rank\d+\.jsonl"
+)
+# Settings that make two trainings different: neither may resume the other. The last two are no settings: see `decisive_settings`.
+SAME = (
+    "model", "dataset", "subset_size", "seq_len", "steps", "micro_batch", "grad_accum", "lr", "packing", "loss_on", "recipe", "append_eos",
+    "use_lora", "lora_r", "lora_alpha", "lora_dropout", "precision", "seed", "template", "tokenised",
+)  # fmt: skip
+COMPILING = "compiling the fused kernels: the first step takes some seconds longer (10 to 17 s on an H200)"
+COMPILING_MODEL = "compiling the model: the first step may take minutes (100 to 170 s for 7B on an H200)"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -64,19 +81,30 @@ def main(argv: list[str] | None = None) -> None:
         run(start.settings, run_dir, run_args=dataclasses.asdict(start.settings))
     except StartupError as error:
         sys.exit(f"sft: error: {error}")
+    except NotFinite as error:
+        sys.exit(f"sft: {error}")
 
 
 def run(settings: Settings, run_dir: Path, *, run_args: dict[str, Any]) -> dict[str, Any]:
-    """Train; everything goes to `run_dir`, the probe's events to the harness's folder where there is one. Returns the metrics."""
+    """Train; everything goes to `run_dir`, the probe's events to the harness's folder where there is one. Returns the metrics, or nothing
+    where a checkpoint left nothing to train."""
     begin = time.monotonic()
     rank, world_size = int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
     refuse_impossible(settings, world_size)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    if rank == 0:
-        (run_dir / METRICS).unlink(missing_ok=True)
-        write_json(run_dir / RUN_ARGS, run_args, BY_UMASK)
-    with Probe(os.environ.get(ENV_RUN_DIR) or run_dir) as probe:
-        result = Training(settings, run_dir, probe, begin).train()
+    by_harness = os.environ.get(ENV_RUN_DIR)
+    if not by_harness:
+        check_no_live_run(run_dir, rank, "run_name")
+    with contextlib.ExitStack() as stack:
+        # By hand it is silent until the folder is this run's own: its files may still be an earlier run's.
+        training = Training(settings, run_dir, stack.enter_context(Probe(by_harness)), begin)
+        if training.is_finished:
+            training.finish()
+            result = {}
+        else:
+            training.take_folder(run_args)
+            if not by_harness:
+                training.probe = stack.enter_context(Probe(run_dir))
+            result = training.train()
     close_group()
     return result
 
@@ -87,9 +115,8 @@ def refuse_impossible(settings: Settings, world_size: int) -> None:
         raise StartupError(
             f"WORLD_SIZE is {world_size}, and MASTER_PORT is not set: start the ranks with torchrun, or set MASTER_ADDR and MASTER_PORT"
         )
-    cwd = Path()
-    problem = settings.rank_problem(world_size) or model_problem(settings.model, cwd) or dataset_problem(settings.dataset, cwd)
-    problem = problem or hub_problem(settings.model, settings.dataset, cwd)
+    found = source_problems(settings.model, settings.dataset, cwd=Path())
+    problem = settings.rank_problem(world_size) or next((sentence for _, sentence in found), None)
     if problem:
         raise StartupError(problem)
 
@@ -111,38 +138,84 @@ class Training:
             self.strategy = choose_strategy(settings, self.ranks.world_size)
             self.checkpoint = self._find_checkpoint()
             self.model = self._build()
-        self.trainer = self._trainer()
 
     def _check_enough_rows(self) -> None:
         world_size = int(os.environ.get("WORLD_SIZE") or 1)
-        needed = self.settings.micro_batch * world_size
+        needed = sequences_per_step(self.settings, world_size)
         if len(self.rows) < needed:
             raise StartupError(
                 f"the dataset has {len(self.rows)} sequences, and one step of {world_size} ranks takes {needed}: "
-                "use a larger subset_size, or a smaller micro_batch"
+                "use a larger subset_size, or a smaller micro_batch or grad_accum"
             )
 
     def _find_checkpoint(self) -> Checkpoint | None:
         source = resume_source(self.settings.resume_from)
         if source is None:
             return None
-        checkpoint = find_checkpoint(source)
-        current = {name: getattr(self.settings, name) for name in SAME}
-        check_same(checkpoint, {**current, "world_size": self.ranks.world_size}, "start over (resume_from=null, or --from-start)")
+        checkpoint, world_size = find_checkpoint(source), self.ranks.world_size
+        current = {**decisive_settings(self.settings, self.formats.precision.effective, self.rows.name), "world_size": world_size}
+        same = {name: current[name] for name in (*SAME, "world_size")}
+        check_same(checkpoint, same, "start over (resume_from=null, or --from-start)")
         return checkpoint
+
+    @property
+    def first_step(self) -> int:
+        return self.checkpoint.info.step + 1 if self.checkpoint else 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the checkpoint is that of the last step."""
+        return self.first_step >= self.settings.steps
+
+    def finish(self) -> None:
+        """After the last step only the end may be missing. A collective call."""
+        assert self.checkpoint is not None
+        self.say(f"nothing left to train: {self.checkpoint.folder} is at step {self.first_step} of {self.settings.steps}")
+        if not (self.run_dir / (ADAPTER if self.settings.use_lora else MODEL)).is_dir():
+            self.save()
+
+    def take_folder(self, run_args: dict[str, Any]) -> None:
+        """All ranks have read what they need: the folder is this run's own from now on. A collective call."""
+        is_restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        barrier()
+        if self.ranks.rank == 0:
+            source = resume_source(self.settings.resume_from)
+            resumes_here = source is not None and source.absolute().is_relative_to(self.run_dir.absolute())
+            is_harness_own = Path(os.environ.get(ENV_RUN_DIR) or "").absolute() == self.run_dir.absolute()
+            if not is_restart and not is_harness_own:
+                moved = set_aside(self.run_dir, OWN_FILES, keep=(CHECKPOINTS,) if resumes_here else ())
+                if moved:
+                    self.say(f"the files of an earlier run are now in {moved}")
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            write_json(self.run_dir / RUN_ARGS, run_args, BY_UMASK)
+        # No rank opens a file before the earlier ones are out of the way.
+        barrier()
 
     def _build(self) -> nn.Module:
         settings = self.settings
         model, _ = build_model(settings, self.ranks.device, self.formats, self.tokenizer)
         if self.checkpoint is not None:
             load_trained(model, self.checkpoint.folder)
-        self.shape = shape_of(model.config.to_dict())
+        self.shape, self.no_shape = self._shape(model)
         self.trainable, self.total = count_parameters(model)
+        self.adapted = adapted_names(model)
         if self.strategy.effective == "fsdp":
             shard(model, self.ranks.world_size, self.ranks.device, self.formats.precision.dtype)
         self.choices = choose_fast_paths(model, settings, self.ranks.device, is_sharded=self.strategy.effective == "fsdp")
         self.choices["cuda_graph"] = self._choose_graph()
         return model
+
+    def _shape(self, model: Any) -> tuple[Shape | None, str]:
+        """Of the architectures whose FLOPs are counted; else why not."""
+        try:
+            return shape_of(model.config.to_dict()), ""
+        except UnknownShape as unknown:
+            if self.settings.packing and mixes_examples(model):
+                raise StartupError(
+                    f"packing is on, and in a {model.config.model_type} model a token reaches the next example of its sequence: "
+                    "use packing=false"
+                ) from unknown
+            return None, str(unknown)
 
     def _choose_graph(self) -> Choice:
         on_gpu = self.ranks.device.type == "cuda"
@@ -150,7 +223,8 @@ class Training:
         reason = why_no_graph(self.settings, world_size=self.ranks.world_size, has_gpu=on_gpu, has_attention=has_attention)
         return Choice(True, False, reason) if self.settings.cuda_graph and reason else as_requested(self.settings.cuda_graph)
 
-    def _trainer(self) -> SftTrainer:
+    @cached_property
+    def trainer(self) -> SftTrainer:
         settings = self.settings
         collator = Collator(
             pad_id=self.tokenizer.pad_token_id,
@@ -163,12 +237,13 @@ class Training:
         return SftTrainer(
             settings=settings,
             strategy=self.strategy.effective,
+            precision=self.formats.precision.effective,
             cuda_graph=bool(self.choices["cuda_graph"].effective),
+            first_step=self.first_step,
             ranks=self.ranks,
             run_dir=self.run_dir,
             probe=self.probe,
             model=self.model,
-            args=training_arguments(settings, self.run_dir, self.formats.precision.effective),
             train_dataset=self.rows,
             data_collator=collator,
             processing_class=self.tokenizer,
@@ -176,10 +251,16 @@ class Training:
 
     def train(self) -> dict[str, Any]:
         self.record_effective()
+        if note := split_note(self.settings.dataset, Path()):
+            self.say(note)
         self.say(self.rows.describe(self.settings.seq_len))
         self.say(describe_parameters(self.trainable, self.total))
+        if self.compiles:
+            self.say(COMPILING_MODEL if self.settings.torch_compile else COMPILING)
         begin = time.monotonic()
-        self.trainer.train(resume_from_checkpoint=str(self.checkpoint.folder) if self.checkpoint else None)
+        output = self.trainer.train(resume_from_checkpoint=str(self.checkpoint.folder) if self.checkpoint else None)
+        # Of steps after the last line of the log.
+        check_finite(output.training_loss, self.trainer.state.global_step)
         wall_s = time.monotonic() - begin
         result = self.metrics(wall_s)
         self.save()
@@ -199,6 +280,8 @@ class Training:
         }
         if settings.recipe == "seed":
             choices["append_eos"] = Choice(settings.append_eos, False, "recipe=seed adds none")
+        if settings.use_lora and set(self.adapted) != set(TARGETS):
+            choices["use_lora"] = Choice(True, True, f"adapters on {', '.join(self.adapted)}")
         if settings.model in RANDOM:
             choices["model"] = Choice(settings.model, settings.model, RANDOM[settings.model])
         record(choices, self.probe)
@@ -214,17 +297,30 @@ class Training:
         lora_rank = settings.lora_r if settings.use_lora else None
         return {
             **metrics.seed_fields(
-                settings, wall_s=wall_s, world_size=ranks.world_size, gpu=gpu, precision=precision.effective, strategy=strategy
+                settings,
+                steps=len(ledger.steps),
+                wall_s=wall_s,
+                world_size=ranks.world_size,
+                gpu=gpu,
+                precision=precision.effective,
+                strategy=strategy,
             ),
             "strategy": strategy,
             "precision": precision.effective,
             "trainable_parameters": self.trainable,
             "all_parameters": self.total,
             "trainable_percent": 100 * self.trainable / self.total,
+            "first_step": self.first_step,
             **ledger.times(self.begin, window, compiled=self.compiles),
             **metrics.window_fields(settings, window, ranks.world_size),
             **metrics.mfu_fields(
-                self.shape, window, lora_rank=lora_rank, world_size=ranks.world_size, gpu=gpu, precision=precision.effective
+                self.shape,
+                window,
+                lora_rank=lora_rank,
+                world_size=ranks.world_size,
+                gpu=gpu,
+                precision=precision.effective,
+                no_shape=self.no_shape,
             ),
             "measured_peak_tflops": metrics.measured_peak_tflops(ranks.device, precision.dtype),
             **metrics.highest(self.gather(metrics.peak_memory_mib(ranks.device))),
@@ -309,11 +405,17 @@ def choose_strategy(settings: Settings, world_size: int) -> Choice:
     return as_requested(settings.strategy)
 
 
+def barrier() -> None:
+    """Wait for all ranks, where there are several."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
 def close_group() -> None:
     """End the process group after what used it: gloo aborts now and then otherwise."""
     if dist.is_initialized():
         gc.collect()
-        dist.barrier()
+        barrier()
         dist.destroy_process_group()
 
 

@@ -7,6 +7,7 @@ The Trainer sets up the process group, the sampler, autocast, DDP and the loop. 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import RandomSampler
 from transformers import Trainer, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
@@ -31,14 +33,17 @@ from seatrial_workloads.common.checkpoints import (
     tag_name,
 )
 from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.errors import NotFinite
 from seatrial_workloads.sft.fast.graph import GraphedStep
 from seatrial_workloads.sft.fsdp import gathered_state, load_optimizer_state, optimizer_state
 from seatrial_workloads.sft.ledger import Ledger
 from seatrial_workloads.sft.packing import COUNTS
 from seatrial_workloads.sft.settings import Settings
+from seatrial_workloads.sft.text import TEMPLATE
 
 OPTIMIZER, SCHEDULER = "optimizer.pt", "scheduler.pt"
 ENGINE = "hf_trainer"
+NAN_LOSS = "nan_loss"
 NUM_ITEMS = "num_items_in_batch"
 """Learnt tokens of a step, the divisor of its loss: a graph takes it as a tensor of the batch."""
 
@@ -57,7 +62,7 @@ def training_arguments(settings: Settings, output_dir: Path, precision: str | No
         bf16=precision == "bf16",
         gradient_checkpointing=settings.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": settings.checkpointing_reentrant} if settings.gradient_checkpointing else None,
-        ddp_find_unused_parameters=False,
+        ddp_find_unused_parameters=settings.ddp_find_unused_parameters,
         ddp_static_graph=settings.ddp_static_graph or None,
         ddp_backend=("gloo" if on_cpu else "nccl") if int(os.environ.get("WORLD_SIZE") or 1) > 1 else None,
         torch_compile=settings.torch_compile,
@@ -75,6 +80,16 @@ def training_arguments(settings: Settings, output_dir: Path, precision: str | No
     # One process with several GPUs would train with nn.DataParallel.
     arguments._n_gpu = min(1, arguments.n_gpu)
     return arguments
+
+
+def sequences_per_step(settings: Settings, world_size: int) -> int:
+    return settings.micro_batch * settings.grad_accum * world_size
+
+
+def decisive_settings(settings: Settings, precision: str, tokenised: str) -> dict[str, Any]:
+    """All settings, as they are in effect where that decides the mathematics, and the name of the tokenised dataset, which has a key of its
+    content."""
+    return {**asdict(settings), "precision": precision, "template": TEMPLATE, "tokenised": tokenised}
 
 
 class StepCallback(SeatrialCallback):
@@ -98,22 +113,43 @@ class StepCallback(SeatrialCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().on_log(args, state, control, logs=logs, **kwargs)
-        if logs and isinstance(logs.get("loss"), float):
-            self._ledger.losses.append(logs["loss"])
+        loss = (logs or {}).get("loss")
+        if isinstance(loss, float):
+            # The mean of all ranks: all of them end here, before a checkpoint of this step is written.
+            check_finite(loss, state.global_step)
+            self._ledger.losses.append(loss)
+
+
+def check_finite(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
+        raise NotFinite(
+            f"loss is not finite ({loss}) at step {step}, {NAN_LOSS}: all ranks end without a checkpoint of it; "
+            "look at the data, or lower lr"
+        )
 
 
 class SftTrainer(Trainer):
     """`strategy` is the effective one: ddp, fsdp or none; under fsdp the model comes sharded."""
 
     def __init__(
-        self, *, settings: Settings, strategy: str, ranks: Ranks, run_dir: Path, probe: Probe, cuda_graph: bool = False, **options: Any
+        self,
+        *,
+        settings: Settings,
+        strategy: str,
+        ranks: Ranks,
+        run_dir: Path,
+        probe: Probe,
+        precision: str,
+        cuda_graph: bool = False,
+        first_step: int = 0,
+        **options: Any,
     ) -> None:
         self.settings, self.strategy, self.ranks, self.run_dir, self.probe = settings, strategy, ranks, run_dir, probe
-        self.cuda_graph = cuda_graph
+        self.precision, self.cuda_graph = precision, cuda_graph
         self._graphed: GraphedStep | None = None
         synchronize: Callable[[], None] = torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None
-        self.ledger = Ledger(settings.steps, synchronize)
-        super().__init__(callbacks=[StepCallback(probe, self.ledger)], **options)
+        self.ledger = Ledger(settings.steps - first_step, synchronize)
+        super().__init__(callbacks=[StepCallback(probe, self.ledger)], args=training_arguments(settings, run_dir, precision), **options)
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
@@ -121,6 +157,12 @@ class SftTrainer(Trainer):
             prepare = self.accelerator.prepare_model
             # Autocast as for any model, but no DDP around what is sharded already.
             self.accelerator.prepare_model = lambda model, **_: prepare(model, device_placement=False, evaluation_mode=True)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> RandomSampler:
+        """A permutation that ends with a whole step: the Trainer would make the last step of an epoch of what is left."""
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        of_a_step = sequences_per_step(self.settings, self.ranks.world_size)
+        return RandomSampler(dataset, num_samples=len(dataset) // of_a_step * of_a_step)
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
         batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
@@ -148,13 +190,16 @@ class SftTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         begin = time.monotonic()
+        # Of steps since the last line of the log, which has judged those before.
+        worst = self.ranks.all_reduce_max([float(not math.isfinite(float(self._tr_loss)))])[0]
+        check_finite(math.nan if worst else 0.0, self.state.global_step)
         info = CheckpointInfo(
             engine=ENGINE,
             zero_stage=0,
             world_size=self.ranks.world_size,
             step=self.state.global_step - 1,
             seed=self.settings.seed,
-            settings=asdict(self.settings),
+            settings=decisive_settings(self.settings, self.precision, self.train_dataset.name),
         )
         save_checkpoint(self.run_dir, tag_name(info.step, "global_step"), info, self._write_checkpoint, self.ranks, keep=1)
         self.ledger.paused(time.monotonic() - begin)

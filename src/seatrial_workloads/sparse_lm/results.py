@@ -24,7 +24,6 @@ import math
 import os
 import platform
 import re
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -35,16 +34,14 @@ import torch
 
 from seatrial.core.checkpoints import FOLDER as CHECKPOINTS
 from seatrial.core.files import BY_UMASK, write_json, write_text
-from seatrial.core.paths import AttemptPaths
 from seatrial.machine.secrets import mask
 from seatrial.probe.loop import read_memory_mib
 from seatrial.probe.writer import LineFile
-from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.run_folder import EARLIER, check_no_live_run
 
 TRAINING_CSV, VAL_CSV, STATISTICS_CSV = "training.csv", "val.csv", "k_stats.csv"
 FALLBACKS_CSV, DTYPES_TXT, OPTIMIZER_TXT = "fallback_counters.csv", "dtypes_report.txt", "opt_state_mb.txt"
 ENV_JSON, METRICS_JSON, ANOMALY, HALT = "env.json", "metrics.json", ".anomaly_type", ".HALT"
-EARLIER = "earlier"
 ENVIRONMENT = ("CONFIG", "WORLD_SIZE", "RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 PREFIXES = ("NSA_", "NCCL_", "TORCH_", "PYTORCH_")
 # What a run leaves; anything else in the folder is the user's.
@@ -222,7 +219,7 @@ def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_che
     have opened its files already."""
     if not run_dir.is_dir():
         return ()
-    check_no_live_run(run_dir, rank)
+    check_no_live_run(run_dir, rank, "train.out_dir")
     mine = [path for path in run_dir.iterdir() if _belongs_to(path.name, rank, world_size)]
     mine = [path for path in mine if not (keep_checkpoints and path.name == CHECKPOINTS)]
     if not mine:
@@ -234,28 +231,6 @@ def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_che
             os.replace(path, folder / path.name)
     stale = (f"[halt] ignored a stale {HALT}: it was there before this run",) if any(path.name == HALT for path in mine) else ()
     return (f"[boot] the files of an earlier run are now in {folder}", *stale)
-
-
-def check_no_live_run(run_dir: Path, rank: int) -> None:
-    """Two runs in one folder would mix their rows."""
-    try:
-        last = json.loads(AttemptPaths(run_dir).heartbeat(rank).read_bytes().splitlines()[-1])
-        alive = (
-            last["msg"] != "done" and last["host"] == socket.gethostname() and last["pid"] != os.getpid() and _is_alive(int(last["pid"]))
-        )
-    except (OSError, ValueError, LookupError, TypeError):
-        return
-    if alive:
-        raise StartupError(f"{run_dir} is in use by process {last['pid']}: end that run first, or change train.out_dir")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    # A zombie has ended.
-    return ") Z " not in Path(f"/proc/{pid}/stat").read_text(errors="replace")
 
 
 def _belongs_to(name: str, rank: int, world_size: int) -> bool:

@@ -20,7 +20,7 @@ from seatrial.core.errors import did_you_mean
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR, ENV_STACK_SIGNAL
 from seatrial_workloads.common.effective import Choice
-from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run, read_config
 from seatrial_workloads.sparse_lm.settings import DATASETS, Settings
 from seatrial_workloads.sparse_lm.variables import VARIABLES, read_variables
@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(start: Start) -> None:
     from seatrial_workloads.sparse_lm.reporting import RunInfo
     from seatrial_workloads.sparse_lm.results import set_earlier_run_aside
-    from seatrial_workloads.sparse_lm.train import NotFinite, start_id, train
+    from seatrial_workloads.sparse_lm.train import start_id, train
 
     by_harness = os.environ.get(ENV_RUN_DIR)
     run_dir = Path(by_harness or start.out_dir)

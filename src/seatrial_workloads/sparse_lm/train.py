@@ -28,7 +28,7 @@ from seatrial_workloads.common.distributed import RankContext, lowest_capability
 from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions
 from seatrial_workloads.common.engines.ddp import DdpEngine
-from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_precision
 from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, shared_start_t
@@ -49,10 +49,6 @@ from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, HaltPoll
 SLOW_SEQUENTIAL = 1024
 SEQUENTIAL_SAMPLE = 64
 STEPS, TERM, HALT = "steps", "term", "halt"
-
-
-class NotFinite(RuntimeError):
-    """The loss of a step is not a number: the run has failed."""
 
 
 def main(argv: list[str] | None = None) -> None:

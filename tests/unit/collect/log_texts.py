@@ -35,6 +35,7 @@ RECORDED_SIGNATURES = {
     "deepspeed_not_installed": ("deepspeed_not_installed", "No module named 'deepspeed'"),
     "deepspeed_rank_killed": ("killed", "a rank was killed by signal 9"),
     "deepspeed_shm_comm_build": ("shm_comm_build", "Error building extension 'deepspeed_shm_comm'"),
+    "sft_refused": ("workload_refused", "sft: error: model 'mistralai/Mistral-7B-v0.1' must be downloaded"),
     "deepspeed_trainer_refused": ("trainer_refused", "train.py: error: dataset.manifest_path is data/other.tsv"),
     "driver_mismatch": ("driver_mismatch", "driver on your system is too old"),
     "driver_mismatch_nvml": ("driver_mismatch", "Driver/library version mismatch"),

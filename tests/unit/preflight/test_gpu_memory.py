@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.cli.main import run_command
-from seatrial.machine.gpu_memory import GIB, MAY_NOT, WILL_NOT, GpuMemory, judge_fit
+from seatrial.machine.gpu_memory import FITS, GIB, MAY_NOT, WILL_NOT, GpuMemory, judge_fit
 from seatrial.machine.gpus import Gpu, GpuState
 from seatrial.preflight.definitions import Need
 from seatrial.preflight.gpu_memory import check_gpu_memory, judge_runs
@@ -59,6 +59,27 @@ def test_allowances_alone_warn(tmp_path: Path) -> None:
     between = GpuMemory(size_bytes=(forecast.allocated_bytes + forecast.total_bytes) // 2, source="x")
     assert judge_fit(spec, between).verdict == MAY_NOT
     assert judge_fit(spec, replace(between, size_bytes=forecast.allocated_bytes - 1)).verdict == WILL_NOT
+
+
+def test_a_range_fits_by_its_most_and_is_refused_by_its_least(tmp_path: Path) -> None:
+    settings = {"model": "mistral-7b", "micro_batch": 16, "attn_impl": "flash_attention_2", "device": "cuda"}
+    spec = make_run(tmp_path, bundled="sft", settings=settings)
+    forecast = judge_fit(spec, None).forecast
+    assert forecast is not None and forecast.least_allocated_bytes is not None
+    least, most = forecast.least_allocated_bytes, forecast.total_bytes
+    verdicts = [judge_fit(spec, GpuMemory(size_bytes=size, source="x")) for size in (most, most - 1, least, least - 1)]
+    assert [fit.verdict for fit in verdicts] == [FITS, MAY_NOT, MAY_NOT, WILL_NOT]
+    assert f"(at least {least / GIB:.1f})" in verdicts[0].text
+    job = replace(spec, place=replace(spec.place, kind=SLURM, gpu="A100-40GB"))
+    assert not next(check_gpu_memory(replace(make_need(), whole_runs=(job,)))).ok
+
+
+def test_lora_that_fits_with_the_default_fast_paths_is_not_refused(tmp_path: Path) -> None:
+    """16 rows need 83 GiB with the stock modules, and 53 as the trainer runs."""
+    settings = {"model": "mistral-7b", "micro_batch": 16, "precision": "bf16", "device": "cuda"}
+    for changes, verdict in (({}, FITS), ({"fast_paths": "none"}, WILL_NOT)):
+        spec = make_run(tmp_path, bundled="sft", settings={**settings, **changes})
+        assert judge_fit(spec, GpuMemory(size_bytes=round(79.2 * GIB), source="H100-80GB")).verdict == verdict
 
 
 def test_only_changes_that_fit_are_named_and_the_smallest_of_each_kind(tmp_path: Path) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
+import psutil
 import pytest
 
 from seatrial.machine.gpus import HUNG_DRIVER, Driver, Gpu
 from seatrial.preflight import software
+from seatrial.preflight.slurm import is_on_all_nodes
 from seatrial.records.caution import Check
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import SLURM, ContainerSpec, RunSpec, SlurmSpec
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
 NONE = Driver(problem="no GPU driver", no_driver=True)
@@ -34,6 +37,10 @@ class Settings:
             raise OSError("a host so odd")
         problems = [("dtype", "fp16 needs a GPU and there is none: use bf16 or fp32.")] if self.dtype == "fp16" and not num_gpus else []
         return problems + ([] if (cwd / self.tree).is_dir() else [("tree", f"{self.tree} is not there: prepare it")])
+
+    def source_problems(self, *, cwd: Path, env: Mapping[str, str], is_seen: Callable[[Path], bool]) -> list[tuple[str, str]]:
+        cache = Path(env["CACHE"]) if "CACHE" in env else cwd
+        return [("model", f"{cache} has no weights")] if self.dtype == "weights" and is_seen(cache) else []
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +93,32 @@ def test_workloads_without_the_hook_and_scripts_are_left_alone(tmp_path: Path, m
 def test_of_gpus_that_nobody_can_count_it_is_only_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = checked(run(tmp_path, "fp16"), driver=HUNG_DRIVER, monkeypatch=monkeypatch)["setting dtype"]
     assert (check.ok, check.refuses) == (False, False)
+
+
+def test_what_ranks_read_is_judged_by_the_environment_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = replace(run(tmp_path, "weights"), env={"CACHE": "/cache"})
+    assert checked(spec, monkeypatch=monkeypatch, caller={"CACHE": "/other"})["setting model"].found == "/cache has no weights"
+
+
+@pytest.mark.parametrize(("shared", "container", "refused"), [("root", None, True), ("other", None, False), ("root", "image", False)])
+def test_a_job_is_refused_before_it_is_submitted_where_nodes_see_what_is_seen_here(
+    shared: str, container: str | None, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(software, "read_driver", lambda: NONE)
+    (tmp_path / "root" / "plan").mkdir(parents=True)
+    spec = run(tmp_path / "root" / "plan", "weights")
+    slurm = SlurmSpec(container=ContainerSpec(image=container) if container else None)
+    job = replace(spec, place=replace(spec.place, kind=SLURM, slurm=slurm))
+    need = replace(make_need(), whole_runs=(job,), shared=str(tmp_path / shared))
+    checks = list(software.check_workload_settings(need))
+    assert [check.refuses for check in checks] == ([True] if refused else [])
+    # The job itself looks on its node.
+    found = software.problems_on_node(job, {"CACHE": "/cache"})
+    assert found == ([] if container else ["/cache has no weights"])
+
+
+def test_without_a_shared_root_a_networks_file_system_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [SimpleNamespace(mountpoint="/", fstype="ext4"), SimpleNamespace(mountpoint="/mnt", fstype="nfs4")]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: parts)
+    assert is_on_all_nodes(Path("/mnt/cache"), "") and not is_on_all_nodes(Path("/root"), "")
+    assert not is_on_all_nodes(Path("/mnt/cache"), "/home") and is_on_all_nodes(Path("/home/a"), "/home")

@@ -12,18 +12,23 @@ from typing import Any
 import pytest
 
 from seatrial.core.errors import SeatrialError
-from seatrial_runbooks.sft.command_line import SCRIPTS, check, parser_of, settings_of
+from seatrial.machine.gpus import Driver, Gpu, GpuState
+from seatrial_runbooks.sft import command_line
+from seatrial_runbooks.sft.command_line import SCRIPTS, check, parser_of, planned_ranks, settings_of
 from seatrial_workloads.sft.settings import Settings
 from tests.runbooks.blocks import NO_SEEDS, ROOT, SEEDS
 
 TRAINING = ROOT / "runbooks" / "sft" / "training"
 MULTINODE = "train_sft_ddp_lora_multinode"
+REENTRANT = "--use_lora --gradient_checkpointing True --checkpointing_reentrant True"
+TINY = ("--model", "tiny", "--dataset", "generated")
+SEVEN_B = ("--model", "mistral-7b", "--dataset", "generated")
 SEED = next(iter(sorted(SEEDS.glob("003_*.txt"))), None)
 
 
 def settings(script: str, *argv: str, env: dict[str, str] | None = None) -> Settings:
     flags = vars(parser_of(SCRIPTS[script], env or {}).parse(argv))
-    del flags["check"]
+    del flags["check"], flags["ignore_fit"]
     return settings_of(SCRIPTS[script], flags)
 
 
@@ -68,7 +73,7 @@ def test_flags_and_variables_become_settings() -> None:
         (MULTINODE, "--lr fast", "argument --lr: 'fast' is not a number"),
         (MULTINODE, "--lora_dropout 1", "lora_dropout is 1.0; it must be at least 0 and below 1"),
         (MULTINODE, "--run_name a/b", "run_name is 'a/b'; expected the name of one folder"),
-        (MULTINODE, "--use_lora --gradient_checkpointing True --checkpointing_reentrant True", "ready only once"),
+        (MULTINODE, f"{REENTRANT} --ddp_find_unused_parameters True", "ready only once"),
         ("train_sft_min", "--use_lora", "unknown argument '--use_lora'"),
         ("train_sft_min", "--recipe sead", "argument --recipe: invalid choice: 'sead'"),
     ],
@@ -78,16 +83,58 @@ def test_what_cannot_be_trained_is_refused_by_name(script: str, argv: str, messa
         settings(script, *argv.split())
 
 
-def test_re_entrant_checkpointing_is_taken_beside_a_static_graph() -> None:
-    flags = "--use_lora --gradient_checkpointing True --checkpointing_reentrant True --ddp_static_graph True"
-    assert settings(MULTINODE, *flags.split()).ddp_static_graph
+@pytest.mark.parametrize("beside", ["", "--ddp_find_unused_parameters True --ddp_static_graph True"])
+def test_re_entrant_checkpointing_is_taken_unless_ddp_looks_for_unused_parameters(beside: str) -> None:
+    assert settings(MULTINODE, *f"{REENTRANT} {beside}".split()).checkpointing_reentrant
 
 
 def test_the_script_for_one_rank_refuses_two(tmp_path: Path) -> None:
-    tiny = settings("train_sft_min", "--model", "tiny", "--dataset", "generated")
-    check(tiny, SCRIPTS["train_sft_min"], 1, tmp_path)
+    tiny = settings("train_sft_min", *TINY)
+    check(tiny, SCRIPTS["train_sft_min"], {}, tmp_path)
     with pytest.raises(SeatrialError, match=r"trains on one rank, and there are 2: use train_sft_ddp_min\.py"):
-        check(tiny, SCRIPTS["train_sft_min"], 2, tmp_path)
+        check(tiny, SCRIPTS["train_sft_min"], {"WORLD_SIZE": "2"}, tmp_path)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_line, "read_driver", lambda: Driver(problem="no GPU driver", no_driver=True))
+
+
+def test_full_fine_tuning_of_7b_under_ddp_on_80_gb_is_refused_with_its_arithmetic(no_gpu: None, tmp_path: Path) -> None:
+    """The original's second attempt, without --use_lora."""
+    script, env = SCRIPTS[MULTINODE], {"GPU": "H100-80GB", "NPROC_PER_NODE": "8", "SLURM_JOB_NUM_NODES": "2"}
+    with pytest.raises(SeatrialError) as refused:
+        check(settings(MULTINODE, *SEVEN_B), script, env, tmp_path)
+    text = str(refused.value)
+    assert text.startswith("weights 27.0 + gradients 27.0 + optimizer 54.0 + communication 27.0 + temporary 27.0 = 161.9 GiB")
+    assert "of 79.2 GiB (H100-80GB)" in text and "strategy=fsdp over 16 ranks" in text and "--use_lora" in text
+    assert "will not fit" in check(settings(MULTINODE, *SEVEN_B), script, env, tmp_path, ignore_fit=True)
+    assert "fits: " in check(settings(MULTINODE, *SEVEN_B, "--use_lora"), script, env, tmp_path)
+    assert "memory not checked" in check(settings(MULTINODE, *SEVEN_B), script, {}, tmp_path)
+    with pytest.raises(SeatrialError, match="no GPU 'H100-8GB' in the table; did you mean 'H100-80GB'"):
+        check(settings(MULTINODE, *TINY), script, {"GPU": "H100-8GB"}, tmp_path)
+
+
+def test_the_gpu_of_the_node_is_asked_before_the_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command_line, "read_driver", lambda: Driver(gpus=(Gpu(index=0),)))
+    states = (GpuState(index=0, name="NVIDIA A100-SXM4-40GB", mem_total_mib=40_000),)
+    monkeypatch.setattr(command_line, "read_gpu_states", lambda gpus: states)
+    with pytest.raises(SeatrialError, match=r"of 39\.1 GiB \(NVIDIA A100-SXM4-40GB\)"):
+        check(settings(MULTINODE, *SEVEN_B), SCRIPTS[MULTINODE], {"GPU": "B200-192GB"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "env", "ranks"),
+    [
+        (MULTINODE, {}, 8),
+        (MULTINODE, {"NPROC_PER_NODE": "4", "SLURM_JOB_NUM_NODES": "2"}, 8),
+        (MULTINODE, {"NPROC_PER_NODE": "gpu"}, 8),
+        (MULTINODE, {"WORLD_SIZE": "3", "NPROC_PER_NODE": "4"}, 3),
+        ("train_sft_min", {}, 1),
+    ],
+)
+def test_memory_is_that_of_the_ranks_which_will_start(script: str, env: dict[str, str], ranks: int) -> None:
+    assert planned_ranks(SCRIPTS[script], env) == ranks
 
 
 @pytest.mark.parametrize("local_rank", ["0", "1"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial_workloads.common import prepare_once as module
 from seatrial_workloads.common.prepare_once import PrepareError, Timing, content_key, damage_of, prepare_once
 
 RACERS, RACES, KILLS = 8, 20, 30
@@ -118,12 +122,31 @@ def test_a_damaged_folder_is_built_again(tmp_path, harm):
 ELSEWHERE = json.dumps({"token": "t", "host": "elsewhere", "machine": "another boot", "pid": 1, "started": "1"})
 
 
-def test_an_owner_on_another_host_is_waited_for_and_named_at_the_timeout(tmp_path):
+def test_an_owner_without_a_heartbeat_whose_lock_cannot_be_removed_is_named_at_the_timeout(tmp_path):
     lock = tmp_path / ".set.lock"
     lock.write_text(ELSEWHERE)
-    with pytest.raises(PrepareError, match=r"process \d+ on elsewhere is still building it"):
-        prepare_once(tmp_path / "set", _write("x"), Timing(heartbeat_s=1, stale_s=60, poll_s=0.001, timeout_s=0.05))
+    # Another process, which lives, has claimed the removal of the lock, and does not end it.
+    (tmp_path / ".set.lock.t").write_text(json.dumps(dataclasses.asdict(module._this_process())))
+    with pytest.raises(PrepareError, match=r"process 1 on elsewhere has its lock, and has sent no heartbeat for 1 s"):
+        prepare_once(tmp_path / "set", _write("x"), Timing(heartbeat_s=1, stale_s=0.01, poll_s=0.001, timeout_s=1.0))
     assert lock.exists() and not (tmp_path / "set").exists()
+
+
+def test_an_owner_that_sends_heartbeats_is_waited_for_however_long_it_builds(tmp_path, monkeypatch):
+    lock, hours = tmp_path / ".set.lock", iter(range(1000))
+    lock.write_text(ELSEWHERE)
+
+    def sleep(_: float) -> None:
+        """Half an hour, in which a heartbeat came; after a day the builder ends."""
+        hour = next(hours)
+        if hour < 48:
+            os.utime(lock, ns=(hour, hour))
+        else:
+            lock.unlink(missing_ok=True)
+
+    monkeypatch.setattr(module.time, "sleep", sleep)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(hours) * 1800.0)
+    assert prepare_once(tmp_path / "set", _write("x")).is_dir()
 
 
 @pytest.mark.parametrize("content", ["", ELSEWHERE])
@@ -142,6 +165,46 @@ def test_a_builder_that_was_taken_for_dead_leaves_what_the_next_one_built(tmp_pa
 
     assert (prepare_once(tmp_path / "set", build, QUICK) / "data").read_text() == "next"
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+@pytest.mark.parametrize("moment", ["lock", "rename"])
+def test_a_whole_folder_is_not_moved_by_a_builder_that_was_stopped_in_between(tmp_path, monkeypatch, moment):
+    """Stopped after its last look at the lock, or before it removes what it found damaged: meanwhile another one has built it."""
+    folder, stopped = tmp_path / "set", []
+
+    def meanwhile() -> None:
+        if not stopped:
+            stopped.append(True)
+            (tmp_path / ".set.lock").unlink()
+            prepare_once(folder, _write("next"), QUICK)
+
+    name = {"lock": "_publish", "rename": "_remove_damaged"}[moment]
+    real = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given: (meanwhile(), real(*given))[1])
+    if moment == "rename":
+        folder.mkdir()
+    assert (prepare_once(folder, _write("late"), QUICK) / "data").read_text() == "next"
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_neither_lock_nor_half_a_folder(tmp_path):
+    def build(aside: Path) -> None:
+        (aside / "half").write_text("x")
+        with open("/dev/full", "w") as full:
+            full.write("x")
+
+    with pytest.raises(PrepareError, match=r"could not be written, and nothing of it is left \(No space left on device\): free some space"):
+        prepare_once(tmp_path / "set", build, QUICK)
+    assert list(tmp_path.iterdir()) == []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file may grow: the lock can be created, and not be written.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(PrepareError, match="cannot be written"):
+            prepare_once(tmp_path / "set", _write("x"), QUICK)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_builder_that_fails_leaves_no_lock_and_nothing_half_built(tmp_path):

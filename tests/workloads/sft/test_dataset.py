@@ -18,6 +18,7 @@ from seatrial_workloads.sft.metrics import Window, mfu_fields, peak_tflops, scal
 from seatrial_workloads.sft.model import build_tokenizer  # noqa: E402
 from seatrial_workloads.sft.settings import Settings  # noqa: E402
 from seatrial_workloads.sft.shapes import MISTRAL_7B  # noqa: E402
+from seatrial_workloads.sft.sources import dataset_problem, split_note  # noqa: E402
 from seatrial_workloads.sft.text import generated_examples, prompt_of  # noqa: E402
 
 EXAMPLE = {"instruction": "Add.", "input": "1 2", "output": "3"}
@@ -83,10 +84,62 @@ def test_packed_rows_are_stored_and_are_fewer(tmp_path, tokenizer):
     assert sorted(example.number for index in range(len(packed)) for example in packed[index]) == list(range(64))
 
 
-def test_examples_without_the_fields_are_refused(tmp_path, tokenizer):
-    (tmp_path / "a.json").write_text(json.dumps([{"prompt": "x", "output": "y"}]))
-    with pytest.raises(StartupError, match="no field 'instruction'"):
-        prepared_rows(Settings(dataset=str(tmp_path / "a.json"), tok_cache_dir=str(tmp_path / "t")), tokenizer)
+def _lines(*examples: object) -> bytes:
+    return "\n".join(json.dumps(example, ensure_ascii=False) for example in examples).encode()
+
+
+LATIN = "é".encode("latin-1")
+BAD_DATA: dict[str, tuple[str, bytes, str]] = {
+    "no field": ("a.json", json.dumps([EXAMPLE, {"prompt": "x", "output": "y"}]).encode(), "a.json, example 2 has no field 'instruction'"),
+    "null output": ("a.jsonl", _lines(EXAMPLE, {**EXAMPLE, "output": None}), "a.jsonl, line 2 has output null: expected text"),
+    "null instruction": ("a.json", json.dumps([{**EXAMPLE, "instruction": None}]).encode(), "example 1 has instruction null"),
+    "a list": ("a.jsonl", _lines({**EXAMPLE, "output": ["3"]}), 'line 1 has output ["3"]'),
+    "another encoding": ("a.jsonl", _lines(EXAMPLE) + b'\n{"output": "' + LATIN + b'"}', "line 2 is not UTF-8 (byte 0xe9)"),
+    "numbers": ("a.json", b"[1, 2, 3]", "a.json, example 1 is 1: expected an object with instruction, input, output"),
+    "an object": ("a.json", b'{"data": []}', "a.json holds a JSON dict: expected a list"),
+    "no JSON": ("a.jsonl", _lines(EXAMPLE, EXAMPLE) + b"\n{oops", "a.jsonl, line 3 is not JSON"),
+    "lines in a .json": ("a.json", _lines(EXAMPLE, EXAMPLE), "a.json, line 2 is not JSON (Extra data)"),
+    "no Parquet": ("a.parquet", b"PAR1xxxx", "a.parquet is no Parquet file that can be read"),
+    "nothing": ("a.json", b"[]", "has no examples"),
+    "no train split": ("test.jsonl", _lines(EXAMPLE), "has files of test and none of train"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_DATA)
+def test_data_that_cannot_be_used_is_one_sentence_with_its_place(what, tmp_path, tokenizer):
+    name, content, sentence = BAD_DATA[what]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / name).write_bytes(content)
+    settings = Settings(dataset=str(tmp_path / "data"), tok_cache_dir=str(tmp_path / "t"))
+    problem = dataset_problem(settings.dataset, tmp_path)
+    if problem is None:
+        with pytest.raises(StartupError) as refused:
+            prepared_rows(settings, tokenizer)
+        problem = str(refused.value)
+        assert not list((tmp_path / "t").iterdir())
+    assert sentence in problem and "\n" not in problem
+
+
+@pytest.mark.parametrize("output", ["a\u2028b", "a\u0085b", "a\x0cb"])
+def test_only_a_line_feed_ends_a_line(output, tmp_path, tokenizer):
+    (tmp_path / "a.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + _lines({**EXAMPLE, "output": output}, {**EXAMPLE, "input": None}).replace(b"\n", b"\r\n")
+    )
+    rows = prepared_rows(Settings(dataset=str(tmp_path / "a.jsonl"), tok_cache_dir=str(tmp_path / "t")), tokenizer)
+    assert len(rows) == 2 and output in tokenizer.decode(rows.examples[0].ids)
+
+
+def test_of_a_folder_with_splits_only_the_train_split_is_read_and_that_is_said(tmp_path, tokenizer):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number, name in enumerate(("train-0.jsonl", "train-1.jsonl", "test.jsonl"), 1):
+        (folder / name).write_bytes(_lines(*[EXAMPLE] * number))
+    rows = prepared_rows(Settings(dataset=str(folder), tok_cache_dir=str(tmp_path / "t")), tokenizer)
+    assert len(rows.examples) == 3
+    note = split_note("data", tmp_path)
+    assert note == "dataset data: the train split is train-0.jsonl, train-1.jsonl; left out: test.jsonl"
+    (folder / "test.jsonl").unlink()
+    assert split_note("data", tmp_path) is None
 
 
 def _window(seconds: float) -> Window:
@@ -99,14 +152,34 @@ def test_mfu_is_below_one_of_known_hardware_and_none_else():
     assert known["mfu"] == pytest.approx(known["model_tflops"] / 989.4) and 0.28 < known["mfu"] < 0.31
     too_fast = mfu_fields(MISTRAL_7B, _window(1.0), gpu="NVIDIA H200", **options)
     assert too_fast["mfu"] is None and "above the datasheet's" in too_fast["mfu_reason"]
-    assert mfu_fields(MISTRAL_7B, _window(10.0), gpu="Some GPU", **options)["mfu"] is None
     assert mfu_fields(MISTRAL_7B, _window(10.0), gpu="NVIDIA H200", **{**options, "precision": "fp32"})["mfu"] is None
-    assert [peak_tflops(name) for name in ("NVIDIA H100 PCIe", "NVIDIA H200", "NVIDIA L40S", "NVIDIA GH200 480GB")] == [
-        756.0,
-        989.4,
-        362.05,
-        989.4,
-    ]
+    unknown = mfu_fields(None, _window(10.0), gpu="NVIDIA H200", no_shape="model_type is 'gpt2'", **options)
+    assert (unknown["mfu"], unknown["model_tflops"]) == (None, None) and "gpt2" in unknown["mfu_reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H200", 989.4),
+        ("NVIDIA H200 NVL", 835.5),
+        ("NVIDIA L40S", 362.05),
+        ("NVIDIA GH200 480GB", 989.4),
+        ("A100-SXM4-40GB", 312.0),
+        ("NVIDIA RTX A4000", None),
+        ("NVIDIA RTX A400", None),
+        ("NVIDIA RTX A1000 Laptop GPU", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", None),
+        ("Some GPU", None),
+        (None, None),
+    ],
+)
+def test_a_peak_belongs_to_a_product_by_its_whole_name(name, peak):
+    found, reason = peak_tflops(name, "bf16")
+    assert found == peak and bool(reason) == (peak is None)
+    assert reason is None or (name or "CPU") in reason
 
 
 def test_scaling_is_tokens_per_rank_relative_to_the_baseline():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 from seatrial_workloads.sft.model import build_model  # noqa: E402
-from seatrial_workloads.sft.packing import COUNTS, IGNORED, Collator, Example, labels_of, pack  # noqa: E402
+from seatrial_workloads.sft.packing import COUNTS, IGNORED, Collator, Example, labels_of, mixes_examples, pack  # noqa: E402
 from seatrial_workloads.sft.settings import Settings  # noqa: E402
 
 ROW = 48
@@ -56,6 +57,22 @@ def test_a_token_of_one_example_changes_nothing_in_another(model):
     border = len(first.ids)
     assert not torch.equal(before[:border], after[:border])
     assert torch.equal(before[border:], after[border:])
+
+
+class Recurrent(torch.nn.Module):
+    """A model that sees everything before a token, whatever the positions say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config, self.embedding = SimpleNamespace(vocab_size=16), torch.nn.Embedding(16, 4)
+
+    def forward(self, input_ids: Any, **_: Any) -> Any:
+        return SimpleNamespace(logits=self.embedding(input_ids).cumsum(1))
+
+
+def test_an_architecture_that_mixes_examples_is_found_by_trying(model):
+    assert mixes_examples(Recurrent())
+    assert not mixes_examples(model.train()) and model.training
 
 
 def test_packed_and_padded_learn_the_same(model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
+from seatrial.collect.diagnosis import diagnose  # noqa: E402
 from seatrial.core.checkpoints import find_checkpoints  # noqa: E402
-from seatrial_workloads.common.errors import StartupError  # noqa: E402
+from seatrial.records.outcome import Cause  # noqa: E402
+from seatrial_workloads.common.errors import NotFinite, StartupError  # noqa: E402
 from seatrial_workloads.sft import train as sft  # noqa: E402
 from seatrial_workloads.sft.settings import Settings  # noqa: E402
 from seatrial_workloads.sft.shapes import TINY  # noqa: E402
 from tests.workloads.ranks import column, events, rank_environment  # noqa: E402
-from tests.workloads.sft.trainings import SHORT, TRAININGS, train  # noqa: E402
+from tests.workloads.sft.trainings import FAILING, SHORT, TRAININGS, train  # noqa: E402
 
 SEED_FIELDS = {
     "wall_time_s", "approx_tokens_per_rank", "approx_tokens_per_s_per_rank", "world_size", "gpu0", "torch", "model", "dataset",
@@ -59,7 +62,7 @@ def test_one_process_ddp_and_fsdp_have_the_same_losses(two_ranks, alone):
     _, (first, second) = two_ranks
     expected = alone[1]["losses"]
     assert len(expected) == SHORT["steps"] and expected[-1] < expected[0]
-    for name in ("ddp", "fsdp", "checkpointed", "fsdp_checkpointed", "reentrant_static"):
+    for name in ("ddp", "fsdp", "checkpointed", "fsdp_checkpointed", "reentrant_static", "reentrant"):
         assert first[name]["losses"] == pytest.approx(expected, rel=1e-5), name
         assert second[name]["losses"] == first[name]["losses"], name
     assert first["fsdp_full"]["losses"] == pytest.approx(first["ddp_full"]["losses"], rel=1e-5)
@@ -88,7 +91,7 @@ def test_the_strategy_in_effect_is_recorded_and_the_ranks_have_other_examples(tw
         assert set(metrics) >= SEED_FIELDS and ("fsdp" in metrics) == (name == "fsdp")
     stdout = (out / "stdout").read_text()
     assert stdout.index("trainable params: 16,384 || all params: 155,968 || trainable%: 10.5047") < stdout.index("'loss'")
-    assert stdout.count("METRICS: {") == len(ON_TWO_RANKS), "rank 0 alone prints"
+    assert stdout.count("METRICS: {") == len(ON_TWO_RANKS) - len(FAILING), "rank 0 alone prints"
 
 
 def test_events_count_real_tokens_and_packing_pads_less(two_ranks):
@@ -106,8 +109,40 @@ def test_a_stopped_training_goes_on_under_either_strategy_as_if_it_had_not_stopp
     for name in ("ddp_resumed", "fsdp_resumed"):
         assert results[name]["losses"] == pytest.approx(results["ddp"]["losses"][2:], rel=1e-5), name
         assert column(out / name, "step") == [2, 3]
+        resumed = results[name]
+        # Figures are of this attempt.
+        assert (resumed["first_step"], resumed["steps"], resumed["steady_steps"]) == (2, 2, 1)
+        assert resumed["approx_tokens_per_rank"] == 2 * SHORT["micro_batch"] * SHORT["seq_len"]
     (whole,) = find_checkpoints(out / "fsdp_stopped" / "checkpoints").whole
     assert (whole.step, whole.world_size) == (1, 2)
+
+
+def test_all_ranks_end_at_a_loss_that_is_not_finite(two_ranks):
+    out, by_rank = two_ranks
+    first, second = (results["not_finite"]["error"] for results in by_rank)
+    assert first == second and re.match(r"loss is not finite \(nan\) at step [23], nan_loss: ", first)
+    assert not (out / "not_finite" / "metrics.json").exists() and not (out / "not_finite" / "checkpoints").exists()
+    found = diagnose(1, [f"sft: {first}"])
+    assert found.cause is Cause.NAN
+
+
+def test_a_loss_that_is_not_finite_leaves_no_checkpoint_though_it_is_read_seldom(by_hand, tmp_path):
+    with pytest.raises(NotFinite, match="at step 4"):
+        by_hand("run", lr=1e20, steps=4, log_every=100)
+    assert not (tmp_path / "run" / "checkpoints").exists() and not (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_a_line_says_that_the_first_step_compiles(by_hand, monkeypatch, capsys):
+    monkeypatch.setattr(sft.Training, "compiles", True)
+    by_hand("run")
+    said = capsys.readouterr().out
+    assert said.index(sft.COMPILING) < said.index("'loss'")
+
+
+def test_ddp_marks_a_weight_ready_twice_exactly_where_preflight_says_so(two_ranks):
+    _, (results, _) = two_ranks
+    assert "Expected to mark a variable ready only once" in results["ready_twice"]["error"]
+    assert Settings(**TRAININGS["ready_twice"]).rank_problem(2)
 
 
 def test_adapters_of_both_strategies_load_and_merge(two_ranks):
@@ -142,6 +177,121 @@ def test_one_rank_leaves_the_seeds_files_and_honest_figures(alone):
     assert (strategy["effective"], strategy["reason"]) == ("none", "one rank: nothing is shared")
 
 
+@pytest.fixture
+def by_hand(tmp_path, monkeypatch):
+    """Runs in this process, one after another, into folders below tmp_path."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR", "SEATRIAL_RESUME_FROM"):
+        monkeypatch.delenv(name, raising=False)
+    common = {**SHORT, "steps": 2, "micro_batch": 1, "tok_cache_dir": str(tmp_path / "tokenized")}
+
+    def run(folder: str, **changes: Any) -> dict[str, Any]:
+        return sft.run(Settings(**{**common, **changes}), tmp_path / folder, run_args=changes)
+
+    return run
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_an_earlier_run_in_the_folder_stays_until_the_new_one_starts_and_is_then_set_aside(by_hand, tmp_path, capsys):
+    by_hand("run", lr=1e-3)
+    before = _files(tmp_path / "run")
+    assert {"metrics.json", "run_args.json", "sample_ids.json", "events_rank0.jsonl"} <= set(before)
+    for refused in ({"model": "tinny"}, {"subset_size": 1, "micro_batch": 2}, {"loss_on": "response", "seq_len": 16}):
+        with pytest.raises(StartupError):
+            by_hand("run", **refused)
+        assert _files(tmp_path / "run") == before, refused
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    capsys.readouterr()
+    by_hand("run", lr=2e-3)
+    assert "now in" in capsys.readouterr().out
+    assert _files(tmp_path / "run" / "earlier" / "1") == before and (tmp_path / "run" / "notes.txt").exists()
+    assert column(tmp_path / "run", "step") == [0, 1] and json.loads((tmp_path / "run" / "run_args.json").read_text()) == {"lr": 2e-3}
+    # A run that fails after its start leaves no figures of the one before.
+    with pytest.raises(NotFinite):
+        by_hand("run", lr=1e20, steps=4)
+    assert not (tmp_path / "run" / "metrics.json").exists() and (tmp_path / "run" / "earlier" / "2" / "metrics.json").exists()
+
+
+def test_resuming_a_finished_run_trains_no_further_step(by_hand, tmp_path, capsys):
+    by_hand("run")
+    before = _files(tmp_path / "run")
+    for folder in ("run", "other"):
+        assert by_hand(folder, resume_from=str(tmp_path / "run")) == {}
+        assert "nothing left to train" in capsys.readouterr().out
+    assert _files(tmp_path / "run") == before
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["adapter"], "only its end was missing"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"lora_alpha": 8}, {"lora_dropout": 0.1}, {"recipe": "seed"}, {"append_eos": False}, {"lr": 1.0}, {"steps": 3}, {"precision": "bf16"}],
+)
+def test_what_changes_the_mathematics_is_no_resumption(change, finished, by_hand):
+    with pytest.raises(StartupError, match=f"was saved with {next(iter(change))} "):
+        by_hand("resumed", resume_from=str(finished), **change)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run by hand."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR"):
+            patch.delenv(name, raising=False)
+        settings = Settings(**{**SHORT, "steps": 2, "micro_batch": 1, "tok_cache_dir": str(folder / "tokenized")})
+        sft.run(settings, folder / "run", run_args={})
+    return folder / "run"
+
+
+def test_every_step_has_the_same_number_of_sequences_over_epochs(by_hand, tmp_path):
+    """Ten sequences: the Trainer by itself makes the fourth step of each epoch of one."""
+    metrics = by_hand("run", steps=7, subset_size=10, grad_accum=3)
+    ids = json.loads((tmp_path / "run" / "sample_ids.json").read_text())["0"]
+    assert [len(step) for step in ids] == [3] * 7
+    epochs = [[number for step in ids[first : first + 3] for number in step] for first in (0, 3)]
+    assert all(len(set(epoch)) == 9 for epoch in epochs) and epochs[0] != epochs[1]
+    assert metrics["steady_padded_tokens"] == metrics["steady_steps"] * 3 * SHORT["seq_len"]
+    with pytest.raises(StartupError, match="has 2 sequences, and one step of 1 ranks takes 3"):
+        by_hand("few", subset_size=2, grad_accum=3)
+
+
+OTHER_ARCHITECTURES: dict[str, tuple[dict[str, Any], set[str], str]] = {
+    "gpt2": ({"n_embd": 32, "n_layer": 1, "n_head": 2}, {"c_attn", "c_proj", "c_fc"}, "sdpa"),
+    "phi3": ({"num_key_value_heads": 2}, {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}, "sdpa"),
+    "gemma2": ({"num_key_value_heads": 2, "head_dim": 16}, set(sft.TARGETS), "eager"),
+}
+
+
+@pytest.mark.parametrize("model_type", OTHER_ARCHITECTURES)
+def test_another_architecture_trains_with_the_linear_layers_it_has(model_type, tmp_path, monkeypatch):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    sizes, adapted, attention = OTHER_ARCHITECTURES[model_type]
+    common = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2} if "n_embd" not in sizes else {}
+    config = AutoConfig.for_model(model_type, vocab_size=512, bos_token_id=1, eos_token_id=2, pad_token_id=2, **common, **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    sft.build_tokenizer(Settings()).save_pretrained(tmp_path / "model")
+    chosen = {**SHORT, "steps": 2, "model": str(tmp_path / "model"), "tok_cache_dir": str(tmp_path / "tokenized")}
+    metrics = sft.run(Settings(**chosen, merge_adapter=True), tmp_path / "run", run_args={})
+    assert len(metrics["losses"]) == 2 and metrics["model_tflops"] is None and f"model_type is '{model_type}'" in metrics["mfu_reason"]
+    effective = {event["setting"]: event for event in events(tmp_path / "run", "effective")}
+    assert effective["attn_impl"]["effective"] == attention
+    assert "written for Llama's and Mistral's layers" in effective["fast_paths"]["reason"]
+    if adapted != set(sft.TARGETS):
+        assert set(effective["use_lora"]["reason"].removeprefix("adapters on ").split(", ")) == adapted
+
+
+def test_a_model_without_linear_layers_is_refused_with_those_it_has():
+    from seatrial_workloads.sft.model import add_lora
+
+    with pytest.raises(StartupError, match="its linear layers are none; use use_lora=false"):
+        add_lora(torch.nn.Sequential(torch.nn.Embedding(4, 4)), Settings())
+
+
 def test_what_cannot_start_is_refused_before_a_file_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.delenv("MASTER_PORT", raising=False)
@@ -149,5 +299,5 @@ def test_what_cannot_start_is_refused_before_a_file_is_written(tmp_path, monkeyp
         sft.run(Settings(), tmp_path / "run", run_args={})
     monkeypatch.setenv("MASTER_PORT", "29500")
     with pytest.raises(StartupError, match="ready only once"):
-        sft.run(Settings(gradient_checkpointing=True, checkpointing_reentrant=True), tmp_path / "run", run_args={})
+        sft.run(Settings(**TRAININGS["ready_twice"]), tmp_path / "run", run_args={})
     assert not (tmp_path / "run").exists() and "MASTER_ADDR" not in os.environ

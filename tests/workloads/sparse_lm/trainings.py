@@ -15,11 +15,12 @@ from typing import Any
 from seatrial.probe import Probe
 from seatrial.records.halt import Halt, write_halt
 from seatrial_workloads.common.distributed import RankContext, Ranks, process_group
+from seatrial_workloads.common.errors import NotFinite
 from seatrial_workloads.common.train_log import TrainLog
 from seatrial_workloads.sparse_lm.reporting import RunInfo
 from seatrial_workloads.sparse_lm.settings import Settings
 from seatrial_workloads.sparse_lm.stopping import TermSignal
-from seatrial_workloads.sparse_lm.train import NotFinite, Trainer
+from seatrial_workloads.sparse_lm.train import Trainer
 
 TINY = {
     "dim": 32,

@@ -2,10 +2,11 @@
 # The part of train_ddp_2node.sbatch that srun starts on every node: environment, what this node sees, checks, torchrun.
 set -euo pipefail
 
-cd -- "${SHARED_ROOT:-$PWD}"
 # shellcheck disable=SC1091
-source training/env.sh
-address="$(bash training/slurm/address.sh "$NIC")"
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../env.sh"
+cd -- "$SHARED_ROOT"
+address="$(bash "$REPO_ROOT/training/slurm/address.sh" "$NIC")"
+export NPROC_PER_NODE="${NPROC_PER_NODE:-8}"
 
 python - <<'PY'
 import os, socket
@@ -16,7 +17,7 @@ print("".join(f"{name} {value}\n" for name, value in seen.items()), end="", flus
 PY
 nvidia-smi -L || echo "$(hostname): no nvidia-smi: no GPU here"
 
-script=training/src/train_sft_ddp_lora_multinode.py
+script="$REPO_ROOT/training/src/train_sft_ddp_lora_multinode.py"
 arguments=(
   --run_name sft_ddp_2node_lora_smoke
   --max_steps 10
@@ -35,7 +36,7 @@ python "$script" --check "${arguments[@]}"
 # --local_addr: by itself torchrun announces whatever the node's name resolves to.
 torchrun \
   --nnodes="$SLURM_JOB_NUM_NODES" \
-  --nproc_per_node="${NPROC_PER_NODE:-8}" \
+  --nproc_per_node="$NPROC_PER_NODE" \
   --node_rank="$SLURM_NODEID" \
   --rdzv_backend=c10d \
   --rdzv_id="$SLURM_JOB_ID" \

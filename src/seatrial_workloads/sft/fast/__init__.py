@@ -16,8 +16,13 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from seatrial_workloads.common.fast_paths import Alike, alike_from, equal_parts, open_groups
+from seatrial_workloads.sft.shapes import MODEL_TYPES
 
 LORA, RMS_NORM, ROPE, SWIGLU, ATTENTION, CROSS_ENTROPY = PARTS = ("lora", "rms_norm", "rope", "swiglu", "attention", "cross_entropy")
+# Tokens whose logits `cross_entropy` holds at once: 125 MiB in bf16 with 32,000 of vocabulary, and a product large enough to fill a GPU.
+CHUNK = 2048
+# Columns or rows beside the frozen weights for the adapters of `lora`: a multiple of what matrix products are tiled by.
+PADDING = 64
 NO_GPU = "no GPU: only there torch.compile fuses it"
 
 
@@ -67,6 +72,23 @@ def excluded_parts(settings: Settings, *, device: str | None = None, is_sharded:
     if (device or settings.device) == "cpu":
         reasons |= dict.fromkeys((RMS_NORM, ROPE, SWIGLU), NO_GPU)
     return reasons
+
+
+def excluded_by_model(*, model_type: str, activation: str, window: int | None, seq_len: int) -> dict[str, str]:
+    """Part → why a model excludes it, as far as its config tells."""
+    if model_type not in MODEL_TYPES:
+        return dict.fromkeys(PARTS, f"written for Llama's and Mistral's layers, not {model_type}'s")
+    reasons = {SWIGLU: f"the activation is {activation}"} if activation != "silu" else {}
+    if window and seq_len > window:
+        reasons[ATTENTION] = f"sequences of {seq_len} are longer than the model's window of {window}"
+    return reasons
+
+
+def padding_of_stack(outputs: int, inputs: int, rank: int) -> tuple[int, int]:
+    """(rows, columns) beside a stack's frozen weights for its adapters, `rank` of them in all: below where the input is much wider than the
+    output, beside where the output is."""
+    room = -(-rank // PADDING) * PADDING
+    return room * (inputs >= 2 * outputs), room * (outputs >= 2 * inputs)
 
 
 def why_no_graph(settings: Settings, *, world_size: int, has_gpu: bool, has_attention: bool) -> str:

@@ -22,12 +22,24 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.fast_paths import summarize_parts
-from seatrial_workloads.sft.fast import ATTENTION, CROSS_ENTROPY, LORA, PARTS, RMS_NORM, ROPE, SWIGLU, Settings, excluded_parts
+from seatrial_workloads.sft.fast import (
+    ATTENTION,
+    CROSS_ENTROPY,
+    LORA,
+    PARTS,
+    RMS_NORM,
+    ROPE,
+    SWIGLU,
+    Settings,
+    excluded_by_model,
+    excluded_parts,
+)
 from seatrial_workloads.sft.fast.attention import Bounds, bounds_of, causal_attention, has_varlen_kernel
 from seatrial_workloads.sft.fast.cross_entropy import IGNORED, linear_cross_entropy
 from seatrial_workloads.sft.fast.elementwise import add_rms_norm, rope, rope_reference, swiglu, swiglu_reference
 from seatrial_workloads.sft.fast.lora import Stack, why_not_stackable
 
+PATCHED = "has_fast_forward"
 LEFT_OUT = "left out: not every group of the plan can have it"
 
 
@@ -76,7 +88,7 @@ class LayerParts:
 def apply_fast_paths(model: nn.Module, parts: Collection[str], settings: Rows) -> dict[str, tuple[bool, str]]:
     """Change the model in place; every part, asked for or not, with whether it is in effect, and how or why not."""
     causal = causal_lm(model)
-    reasons = {part: _why_not(part, causal, settings) for part in PARTS}
+    reasons = {**dict.fromkeys(PARTS, ""), **_why_not(causal, settings)}
     for part in (ROPE, SWIGLU):
         if not reasons[part] and (reasons[LORA] or LORA not in parts):
             reasons[part] = f"it works on the stacked projections of {LORA}, which is not in effect"
@@ -88,15 +100,15 @@ def apply_fast_paths(model: nn.Module, parts: Collection[str], settings: Rows) -
         _patch(causal.model, _model_forward(causal.model, wanted, packing=settings.packing))
     if CROSS_ENTROPY in wanted:
         _patch(causal, _causal_forward(causal))
-    how = _how(causal, settings)
+    how = _how(causal, settings) if wanted else {}
     return {part: (part in wanted, how[part] if part in wanted else reasons[part] or "not asked for") for part in PARTS}
 
 
 def remove_fast_paths(model: nn.Module) -> None:
     """The modules as they were, each frozen weight in its own memory."""
-    causal = causal_lm(model)
-    for module in (causal, causal.model, *causal.model.layers):
-        module.__dict__.pop("forward", None)
+    for module in causal_lm(model).modules():
+        if module.__dict__.pop(PATCHED, False):
+            del module.__dict__["forward"]
         for stack in getattr(module.__dict__.pop("fast_parts", None), "stacks", ()):
             stack.restore()
 
@@ -116,23 +128,24 @@ def _projections(layer: Any) -> dict[str, list[Any]]:
     }
 
 
-def _why_not(part: str, causal: Any, settings: Rows) -> str:
-    layers = causal.model.layers
+def _why_not(causal: Any, settings: Rows) -> dict[str, str]:
+    """Part → why this model cannot have it. Of another architecture nothing but its config is looked at."""
     config = causal.config
-    if config.model_type not in ("llama", "mistral"):
-        return f"written for Llama's and Mistral's layers, not {config.model_type}'s"
-    if part == LORA:
-        return next((why for layer in layers for group in _projections(layer).values() if (why := why_not_stackable(group))), "")
-    if part == RMS_NORM and layers[0].input_layernorm.weight.requires_grad:
-        return "the norms' weights are trained"
-    if part == SWIGLU and config.hidden_act != "silu":
-        return f"the activation is {config.hidden_act}"
-    if part == CROSS_ENTROPY and causal.lm_head.weight.requires_grad:
-        return "the head is trained"
-    window = getattr(config, "sliding_window", None)
-    if part == ATTENTION and window and settings.seq_len > window:
-        return f"sequences of {settings.seq_len} are longer than the model's window of {window}"
-    return ""
+    reasons = excluded_by_model(
+        model_type=config.model_type,
+        activation=getattr(config, "hidden_act", ""),
+        window=getattr(config, "sliding_window", None),
+        seq_len=settings.seq_len,
+    )
+    if len(reasons) == len(PARTS):
+        return reasons
+    layers = causal.model.layers
+    found = {LORA: next((why for layer in layers for group in _projections(layer).values() if (why := why_not_stackable(group))), "")}
+    if layers[0].input_layernorm.weight.requires_grad:
+        found[RMS_NORM] = "the norms' weights are trained"
+    if causal.lm_head.weight.requires_grad:
+        found[CROSS_ENTROPY] = "the head is trained"
+    return {**found, **reasons}
 
 
 def _how(causal: Any, settings: Rows) -> dict[str, str]:
@@ -158,6 +171,7 @@ def _patch(module: nn.Module, forward: Callable[..., Any]) -> None:
     plain = module.forward
     # The signature stays: the Trainer reads it.
     module.forward = MethodType(wraps(plain)(forward), module)
+    module.__dict__[PATCHED] = True
 
 
 def _layer_forward(layer: Any, fast: LayerParts) -> Callable[..., Any]:

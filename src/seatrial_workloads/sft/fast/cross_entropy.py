@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seatrial_workloads.sft.fast import CHUNK
 from seatrial_workloads.sft.fast.elementwise import fused
 
 IGNORED = -100
-# Tokens whose logits exist at once: 125 MiB in bf16 with 32,000 of vocabulary, and a product large enough to fill a GPU.
-CHUNK = 2048
 
 
 def cross_entropy_reference(hidden: Tensor, head: Tensor, targets: Tensor, num_items: Tensor | int | None = None) -> Tensor:

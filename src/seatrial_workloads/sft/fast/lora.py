@@ -20,10 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seatrial_workloads.sft.fast import padding_of_stack
 from seatrial_workloads.sft.fast.elementwise import fused
-
-# Columns or rows beside W for the adapters: a multiple of what matrix products are tiled by.
-PADDING = 64
 
 
 def lora_reference(x: Tensor, weights: Sequence[Tensor], adapters: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
@@ -70,12 +68,12 @@ class Stack:
         self.refresh()
 
     def _allocate(self) -> None:
-        """`joint` is W with B beside it (wide output) or A below it (wide input), with room up to `PADDING`; else W alone."""
+        """`joint` is W with B beside it (wide output) or A below it (wide input), with some room; else W alone."""
         first = self.bases[0].weight.detach()
         outputs, inputs, rank = self.rows[-1].stop, first.shape[1], self.ranks[-1].stop
-        room = -(-rank // PADDING) * PADDING
-        self.widens, self.narrows = outputs >= 2 * inputs, inputs >= 2 * outputs
-        self.joint = first.new_zeros(outputs + room * self.narrows, inputs + room * self.widens)
+        below, beside = padding_of_stack(outputs, inputs, rank)
+        self.widens, self.narrows = beside > 0, below > 0
+        self.joint = first.new_zeros(outputs + below, inputs + beside)
         self.weight = self.joint[:outputs, :inputs]
         for base, rows in zip(self.bases, self.rows, strict=True):
             self.weight[rows] = base.weight.detach()
