@@ -70,6 +70,7 @@ KEYS: dict[str, dict[str, tuple[str, Convert]]] = {
         "accumulate_grad_batches": ("accumulate", as_is),
         "eval_every": ("eval_every", never_if_zero),
         "save_every": ("checkpoint_every", never_if_zero),
+        "fault": ("fault", as_is),
     },
 }
 OUT_DIR = ("train", "out_dir")

@@ -44,15 +44,16 @@ from seatrial_workloads.common.errors import StartupError
 TRAINING_CSV, VAL_CSV, STATISTICS_CSV = "training.csv", "val.csv", "k_stats.csv"
 FALLBACKS_CSV, DTYPES_TXT, OPTIMIZER_TXT = "fallback_counters.csv", "dtypes_report.txt", "opt_state_mb.txt"
 ENV_JSON, METRICS_JSON, ANOMALY, HALT = "env.json", "metrics.json", ".anomaly_type", ".HALT"
-EARLIER = "earlier"
+EARLIER, STACKS = "earlier", "stacks"
 ENVIRONMENT = ("CONFIG", "WORLD_SIZE", "RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 PREFIXES = ("NSA_", "NCCL_", "TORCH_", "PYTORCH_")
 # What a run leaves; anything else in the folder is the user's.
 OWN_FILES = re.compile(
     r"(training|val|k_stats|fallback_counters)\.csv|(dtypes_report|opt_state_mb)\.txt|(env|metrics|halt|sdpa_audit)\.json|(sdpa_audit|profile_summary)\.txt|profile_trace\.json"
-    r"|train\.log|mem_\w+\.(txt|json)|\.anomaly_type|\.HALT|gate_collapse_details\.json|tb|stacks|checkpoints"
+    r"|train\.log|mem_\w+\.(txt|json)|\.anomaly_type|\.HALT|gate_collapse_details\.json|tb|checkpoints|stacks/pid\d+\.txt"
 )
-OWN_RANK_FILES = re.compile(r"(?:heartbeat|events)_rank(\d+)\.jsonl")
+# Written before the ranks have met.
+OWN_RANK_FILES = re.compile(r"(?:(?:heartbeat|events)_|stacks/)rank(\d+)\.\w+")
 LAST_WINDOW = 50
 
 
@@ -218,21 +219,21 @@ class RunFiles:
 
 
 def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_checkpoints: bool) -> tuple[str, ...]:
-    """Move what an earlier run left in the folder; lines for the log. Each rank moves its own files, and rank 0 the rest: another rank may
-    have opened its files already."""
+    """Move what an earlier run left in the folder; lines for the log. Each rank moves its own files before it opens them, and rank 0 the
+    rest, which no rank writes before all have met: what another rank has opened already is never moved."""
     if not run_dir.is_dir():
         return ()
     check_no_live_run(run_dir, rank)
-    mine = [path for path in run_dir.iterdir() if _belongs_to(path.name, rank, world_size)]
-    mine = [path for path in mine if not (keep_checkpoints and path.name == CHECKPOINTS)]
+    names = [path.name for path in run_dir.iterdir()] + [f"{STACKS}/{path.name}" for path in (run_dir / STACKS).glob("*")]
+    mine = [name for name in names if _belongs_to(name, rank, world_size) and not (keep_checkpoints and name == CHECKPOINTS)]
     if not mine:
         return ()
     folder = run_dir / EARLIER / _earlier_run_id(run_dir, rank)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in mine:
+    for name in mine:
         with contextlib.suppress(OSError):
-            os.replace(path, folder / path.name)
-    stale = (f"[halt] ignored a stale {HALT}: it was there before this run",) if any(path.name == HALT for path in mine) else ()
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(run_dir / name, folder / name)
+    stale = (f"[halt] ignored a stale {HALT}: it was there before this run",) if HALT in mine else ()
     return (f"[boot] the files of an earlier run are now in {folder}", *stale)
 
 

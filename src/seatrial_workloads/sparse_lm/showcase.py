@@ -18,7 +18,7 @@ from typing import Any
 
 from seatrial.core.errors import did_you_mean
 from seatrial.probe.identity import integer_variable, rank_and_world_size
-from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR, ENV_STACK_SIGNAL
+from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run, read_config
@@ -157,9 +157,8 @@ def run(start: Start) -> None:
 
     by_harness = os.environ.get(ENV_RUN_DIR)
     run_dir = Path(by_harness or start.out_dir)
-    # Under the harness these are set.
+    # Under the harness it is set.
     run_id = os.environ.setdefault(ENV_RUN, start_id())
-    os.environ.setdefault(ENV_STACK_SIGNAL, "USR1")
     rank, world_size = rank_and_world_size(os.environ)
     notes: tuple[str, ...] = ()
     if not by_harness:

@@ -83,9 +83,10 @@ def start_id() -> str:
 def train(settings: Settings, run_dir: Path, info: RunInfo) -> None:
     """One rank's training. Ends the process with an exit code of its own after a TERM, and after a `.HALT` before the last step."""
     check_fp16_has_gpu(settings.precision, settings.device)
+    stacks = AttemptPaths(run_dir).rank_stack(rank_and_world_size(os.environ)[0])
+    # Besides the probe's signal, and before the process group is joined, which may hang.
+    register_stack_signal("USR1", stacks)
     with rank_context(run_dir, settings.device, settings.steps, settings.group_timeout_s) as context:
-        stacks = AttemptPaths(run_dir).rank_stack(context.ranks.rank)
-        register_stack_signal("USR1", stacks)
         term = TermSignal(stacks)
         try:
             trainer = Trainer(settings, context, info, term)

@@ -18,7 +18,8 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.machine.processes import read_start_ticks
 from seatrial.probe.identity import process_t
 from seatrial.records.halt import Halt, read_halt, write_halt
-from seatrial_runbooks.sparse_lm.rank_processes import signal_ranks
+from seatrial_runbooks.sparse_lm import rank_processes
+from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
 from seatrial_runbooks.sparse_lm.training_csv import last_window, main
 from seatrial_runbooks.sparse_lm.watchdog import Watchdog, WatchdogSettings, read_settings
 from seatrial_runbooks.sparse_lm.watched_run import RankProcess, WatchedRun
@@ -172,6 +173,21 @@ def test_a_pid_in_a_file_is_signalled_only_if_it_writes_there(tmp_path: Path, mo
         rank = RankProcess(rank=0, pid=child.pid, start_ticks=ticks)
         assert signal_ranks(AttemptPaths(tmp_path), [rank], "TERM") == ([child.pid] if mode == "a" else [])
         child.kill()
+
+
+def test_a_rank_that_answers_its_signal_at_once_has_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dump may be complete before the sender's next line."""
+    rank = RankProcess(rank=0, pid=1, start_ticks=1, signal="USR2")
+    paths = AttemptPaths(tmp_path)
+
+    def answer(asked: RankProcess) -> bool:
+        paths.stacks.mkdir()
+        paths.rank_stack(0).write_text("Thread 0x1 (most recent call first):\n")
+        return True
+
+    monkeypatch.setattr(rank_processes, "_writes_here", lambda paths, rank: True)
+    monkeypatch.setattr(rank_processes, "_ask", answer)
+    assert dump_stacks(paths, [rank]) == "by signal: rank 0 (pid 1)"
 
 
 def test_without_a_run_it_ends(watched: Watched) -> None:

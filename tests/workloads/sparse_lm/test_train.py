@@ -385,3 +385,20 @@ def test_a_second_run_in_a_folder_sets_the_first_aside(alone, tmp_path):
         ".HALT", "events_rank0.jsonl", "events_rank5.jsonl", "training.csv",
     ]  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == {"earlier", "notes.txt", "checkpoints", "events_rank1.jsonl"}
+
+
+def test_rank_0_moves_nothing_that_another_rank_of_this_run_has_opened(tmp_path):
+    """In a new folder as in one with stacks of an earlier run; each rank moves its own, before it opens them."""
+    own = ("events_rank1.jsonl", "heartbeat_rank1.jsonl", "stacks/rank1.txt")
+    (tmp_path / "stacks").mkdir()
+    for name in own:
+        (tmp_path / name).touch()
+    assert set_earlier_run_aside(tmp_path, 0, 2, keep_checkpoints=False) == ()
+    assert not (tmp_path / "earlier").exists() and all((tmp_path / name).exists() for name in own)
+    for name in ("rank0.txt", "rank2.txt", "pid77.txt"):
+        (tmp_path / "stacks" / name).touch()
+    set_earlier_run_aside(tmp_path, 0, 2, keep_checkpoints=False)
+    assert [path.name for path in (tmp_path / "stacks").iterdir()] == ["rank1.txt"]
+    assert len(list((tmp_path / "earlier" / "unknown" / "stacks").iterdir())) == 3
+    set_earlier_run_aside(tmp_path, 1, 2, keep_checkpoints=False)
+    assert not any((tmp_path / name).exists() for name in own)
