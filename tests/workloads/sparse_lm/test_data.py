@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
+from seatrial.collect.diagnosis import diagnose  # noqa: E402
 from seatrial_workloads.common.errors import StartupError  # noqa: E402
 from seatrial_workloads.sparse_lm import data as data_module  # noqa: E402
 from seatrial_workloads.sparse_lm import documents  # noqa: E402
@@ -147,8 +148,9 @@ def test_a_hub_that_never_answers_is_named_by_what_waits_for_it(monkeypatch, set
     monkeypatch.setattr(data_module, "HubStream", wait)
     original = data_module.load_tokenizer
     monkeypatch.setattr(data_module, "load_tokenizer", lambda name: original(name) if name == "byte" else wait())
-    with pytest.raises(StartupError, match=named):
+    with pytest.raises(StartupError, match=named) as refused:
         open_text(Settings(**settings, loader_timeout_s=0.2, seq_len=16), ALONE, print)
+    assert diagnose(1, [f"train_showcase: error: {refused.value}"]).signature == "loader_timeout"
 
 
 def test_a_loader_that_never_yields_ends_before_step_1_unless_synthetic_text_may_take_its_place(tmp_path):
@@ -156,8 +158,9 @@ def test_a_loader_that_never_yields_ends_before_step_1_unless_synthetic_text_may
     settings = Settings(dataset="fineweb_edu_local", local_path=str(tmp_path), fault="no_batch", loader_timeout_s=0.2, seq_len=16)
     text, dataset = open_text(settings, ALONE, print)
     assert dataset.effective == "fineweb_edu_local"
-    with pytest.raises(StartupError, match=r"no batch of fineweb_edu_local within 0.2 s"):
+    with pytest.raises(StartupError, match=r"no batch of fineweb_edu_local within 0.2 s") as refused:
         start_text(text, settings, ALONE, print, 0, None)
+    assert diagnose(1, [f"sparse_lm: error: {refused.value}"]).signature == "loader_timeout"
 
 
 def test_synthetic_text_in_place_of_a_dataset_is_recorded_as_such(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
+from seatrial.collect.diagnosis import diagnose  # noqa: E402
 from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial.records.halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
@@ -102,6 +103,8 @@ def test_a_loss_that_is_not_finite_on_one_rank_ends_both(two_ranks):
     assert rows(folder)[2]["loss"] == "nan"
     assert {path.name for path in (folder / "checkpoints").glob("ckpt*")} == {"ckpt_iter_0", "ckpt_iter_1"}
     assert json.loads((folder / "metrics.json").read_text())["status"] == "nan_loss"
+    sentence = (folder / "train.log").read_text().splitlines()[-1].partition(" | ")[2]
+    assert diagnose(1, [f"sparse_lm: error: {sentence}"]).signature == "nan"
 
 
 @pytest.mark.slow
