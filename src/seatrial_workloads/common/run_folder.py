@@ -1,9 +1,10 @@
-"""Run folder of a start by hand: a start time that all ranks share, and whether a folder already holds a run."""
+"""Run folder of a start by hand: a start time that all ranks share, whether a folder already holds a run, and whether it can be written."""
 
 from __future__ import annotations
 
 import functools
 import os
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,3 +94,14 @@ def check_folder_unused(run_dir: Path) -> None:
     """For a trainer started by hand; called by rank 0 before the first step."""
     if holds_a_run(run_dir):
         raise StartupError(f"--run-dir is {run_dir}, which holds an earlier run: use another folder (--resume_from takes the old one)")
+
+
+def check_writable(folder: Path, named: str) -> None:
+    """Create the folder, and a file in it; a StartupError that begins with `named` where that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = f"no file can be written there ({error.strerror or error})"
+        raise StartupError(f"{named} is {folder}, and {reason}: use another folder, or change its permissions") from error

@@ -31,7 +31,7 @@ from seatrial_workloads.common.engines.ddp import DdpEngine
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_precision
-from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, shared_start_t
+from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, check_writable, shared_start_t
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, write_audit
@@ -62,6 +62,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         if rank_and_world_size(os.environ)[0] == 0:
             check_folder_unused(start.run_dir)
+        if not os.environ.get(ENV_RUN_DIR):
+            check_writable(start.run_dir, "--run-dir")
         if not os.environ.get(ENV_RUN_DIR) and not yes:
             named = any(argument.partition("=")[0].removeprefix("--") in (*SHAPE_FIELDS, "settings") for argument in arguments)
             check_long_run(start.settings, is_named=named)

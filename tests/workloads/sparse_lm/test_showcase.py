@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.run_folder import check_writable
 from seatrial_workloads.sparse_lm.config import check_long_run
 from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings, split_batch
-from seatrial_workloads.sparse_lm.showcase import read_start
+from seatrial_workloads.sparse_lm.showcase import check_save, read_start
 from seatrial_workloads.sparse_lm.variables import VARIABLES
 
 CONFIGS = Path(__file__).parents[3] / "runbooks" / "sparse-lm" / "configs"
@@ -116,6 +117,22 @@ def test_a_long_run_needs_a_checkpoint_and_a_named_model_or_yes():
     check_long_run(Settings(steps=200), is_named=False)
     with pytest.raises(StartupError, match=r"toy of 254,\d+ parameters"):
         check_long_run(Settings(steps=201), is_named=False)
+
+
+def test_folders_that_cannot_be_written_are_refused_before_anything_starts(tmp_path):
+    (tmp_path / "file").touch()
+    for check, named in (
+        (
+            lambda: check_writable(tmp_path / "file" / "out", "train.out_dir"),
+            "^train.out_dir is .*out, and no file can be written",
+        ),
+        (lambda: check_save(tmp_path / "file" / "model.pt"), r"^the folder of --save is .* \(File exists\): use another folder"),
+        (lambda: check_save(tmp_path), "^--save is .*, and that is no file: name the file"),
+    ):
+        with pytest.raises(StartupError, match=named):
+            check()
+    check_save(tmp_path / "new" / "model.pt")
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 @pytest.mark.parametrize(("rows", "world_size", "expected"), [(2, 2, [1, 1]), (5, 2, [3, 2]), (8, 3, [3, 3, 2]), (1, 1, [1])])

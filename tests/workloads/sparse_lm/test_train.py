@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from unittest import mock
@@ -33,6 +34,7 @@ from seatrial_workloads.sparse_lm.paths import choose_paths  # noqa: E402
 from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo, fallback_counts  # noqa: E402
 from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
+from seatrial_workloads.sparse_lm.showcase import prepare_out_dir  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE  # noqa: E402
 from tests.workloads.ranks import events, run_module  # noqa: E402
 from tests.workloads.sparse_lm.trainings import RUN_ID, TINY, WHOLE, losses, rows, run  # noqa: E402
@@ -388,6 +390,30 @@ def test_a_second_run_in_a_folder_sets_the_first_aside(alone, tmp_path):
         ".HALT", "events_rank0.jsonl", "events_rank5.jsonl", "training.csv",
     ]  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == {"earlier", "notes.txt", "checkpoints", "events_rank1.jsonl"}
+
+
+@pytest.mark.parametrize("way", ["{out}", "{out}/../out/checkpoints/ckpt_iter_2", "{link}", "{link}/checkpoints"])
+def test_a_run_resumes_from_its_own_folder_by_any_path_to_it(alone, tmp_path, way):
+    out, link = tmp_path / "out", tmp_path / "link"
+    shutil.copytree(alone, out)
+    link.symlink_to(out)
+    notes = prepare_out_dir(out, way.format(out=out, link=link), 0, 1)
+    assert "earlier run" in notes[0] and not (out / "training.csv").exists()
+    assert (out / "checkpoints" / "ckpt_iter_2").is_dir(), "what it resumes from stays"
+
+
+def test_nothing_is_moved_where_the_checkpoint_is_missing_or_damaged(alone, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(alone, out)
+    before = sorted(out.rglob("*"))
+    (out / "checkpoints" / "ckpt_iter_2" / "model.pt").write_bytes(b"cut")
+    for source, problem in ((out / "checkpoints" / "ckpt_iter_2", "is damaged"), (tmp_path / "none", "no such folder")):
+        with pytest.raises(CheckpointError, match=problem):
+            prepare_out_dir(out, str(source), 0, 1)
+    assert sorted(out.rglob("*")) == before
+    # One of another folder is no reason to keep this one's.
+    prepare_out_dir(out, str(alone), 0, 1)
+    assert not (out / "checkpoints").exists() and list(out.glob("earlier/*/checkpoints"))
 
 
 def test_rank_0_moves_nothing_that_another_rank_of_this_run_has_opened(tmp_path):
