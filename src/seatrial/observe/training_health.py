@@ -1,14 +1,15 @@
 """Whether a training is healthy, by the figures it reports itself. In: one sample after another. Out: an `Anomaly` or None. Pure.
 
 A sample counts once, by its step: reading the same line again proves nothing. Stalls are not judged here but against the measured step time
-(`observe/stall.py`). The harness takes the samples from heartbeats (`probe.progress`), the sparse-LM watchdog from the trainer's tables.
+(`observe/stall.py`). The harness takes the samples from heartbeats (`probe.progress`), the sparse-LM watchdog from the trainer's tables, or
+from heartbeats where there are none.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -71,11 +72,12 @@ GATE_FIELDS = {
 
 
 def read_sample(step: int, values: Mapping[str, Any]) -> HealthSample:
-    """The sample in the fields of a heartbeat or a table's row; what is no number is left out."""
+    """The sample in the fields of a heartbeat or a table's row; what is no number is left out. `step` is that of the line; its figures may
+    be those of an earlier one, `figures_step`."""
     gates = {name: value for name, field in GATE_FIELDS.items() if (value := _number(values.get(field))) is not None}
-    gates_step = _number(values.get("gate_step"))
+    gates_step, figures_step = _number(values.get("gate_step")), _number(values.get("figures_step"))
     return HealthSample(
-        step=step,
+        step=int(figures_step) if figures_step is not None and math.isfinite(figures_step) else step,
         loss=_number(values.get("loss")),
         tokens_per_s=_number(values.get("toks_per_s")),
         grad_norm=_number(values.get("grad_norm")),
@@ -94,12 +96,23 @@ def _number(value: object) -> float | None:
         return None
 
 
+FIGURES: dict[str, Callable[[HealthSample], object]] = {
+    "loss": lambda sample: sample.loss is not None,
+    "gradient norm": lambda sample: sample.grad_norm is not None,
+    "throughput": lambda sample: sample.tokens_per_s is not None,
+    "gates": lambda sample: sample.gates,
+}
+"""What is judged → whether a sample has it."""
+
+
 class HealthJudge:
     """Judges the samples of one run."""
 
     def __init__(self, limits: HealthLimits | None = None) -> None:
         self._limits = limits or HealthLimits()
         self._step = -1
+        self.unseen = list(FIGURES)
+        """Figures that no sample has had so far: about these nothing is known."""
         self._speeds: deque[float] = deque(maxlen=MAX_SPEEDS)
         self._slow = self._zero = 0
         self._collapsed: list[HealthSample] = []
@@ -110,6 +123,7 @@ class HealthJudge:
         if sample.step <= self._step:
             return None
         self._step = sample.step
+        self.unseen = [name for name in self.unseen if not FIGURES[name](sample)]
         # Each is counted, whichever is reported.
         found = [self._nan(sample), self._zero_grad(sample), self._flatline(sample), self._gate_collapse(sample)]
         return next((anomaly for anomaly in found if anomaly is not None), None)

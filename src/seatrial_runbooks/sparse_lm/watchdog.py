@@ -26,7 +26,7 @@ from seatrial.core.files import write_json, write_text
 from seatrial.core.text import format_duration
 from seatrial.observe.progress import Progress
 from seatrial.observe.stall import StallDetector
-from seatrial.observe.training_health import GATE_COLLAPSE, Anomaly, HealthJudge, HealthLimits
+from seatrial.observe.training_health import FIGURES, GATE_COLLAPSE, Anomaly, HealthJudge, HealthLimits
 from seatrial.observe.watchdog import Alarm, alarm, halt_step
 from seatrial.records.halt import Halt, write_halt
 from seatrial.records.outcome import Cause
@@ -41,6 +41,7 @@ ANOMALY_FILE, GATE_DETAILS = ".anomaly_type", "gate_collapse_details.json"
 POLL_S = 2.0
 # The launcher ends the others within seconds when one dies.
 RANK_LOST_S = 30.0
+WHY_UNSEEN = " (gates need statistics: unset NSA_DISABLE_AUX_STATS)"
 EXAMPLES = """examples:
   python scripts/_watchdog.py --dir artifacts/m7c_125m_2xa100_prod --halt 1 --interval 30 &
   NSA_WATCH_HEARTBEAT_STALL_S=60 python scripts/_watchdog.py --dir artifacts/cpu_small --halt 0"""
@@ -136,8 +137,17 @@ class Watchdog:
             self._report(anomaly)
         unfinished = self._run.lost()
         how = f"rank {', '.join(map(str, unfinished))} ended before being done" if unfinished else "every rank is done"
-        self._say(f"[watchdog] the run is over: {how}; {'anomaly: ' + self.anomaly.kind if self.anomaly else 'no anomaly'}")
+        self._say(f"[watchdog] the run is over: {how}; {self._findings()}")
         return FAILED if self.anomaly or unfinished else DONE
+
+    def _findings(self) -> str:
+        """What was found, and what could not be looked at."""
+        unseen = self._judge.unseen
+        blind = f"{', '.join(unseen)} not watched: the run reported none{WHY_UNSEEN if 'gates' in unseen else ''}" if unseen else ""
+        if self.anomaly is not None:
+            return f"anomaly: {self.anomaly.kind}" + (f"; {blind}" if blind else "")
+        seen = [name for name in FIGURES if name not in unseen]
+        return f"healthy in {', '.join(('steps', *seen))}; {blind}" if blind else "no anomaly"
 
     def _anomalies(self, now_m: float) -> list[Anomaly]:
         found = [self._lost_rank(now_m), self._limit(now_m)]

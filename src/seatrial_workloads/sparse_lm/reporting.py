@@ -150,7 +150,7 @@ class Reporter:
             self.files.fallbacks(row.step, self._fallbacks)
             self.log.timing(values.step, values.loss)
             self.probe.memory()
-        self._progress(row)
+        self._progress(values.step, row)
         if is_first or is_due(row.step, settings.memory_every):
             self.files.memory(f"step{row.step}")
 
@@ -159,14 +159,15 @@ class Reporter:
         speed = f"lr {row.lr:.2e} | toks/s {row.toks_per_s:.0f}{norm} | fetch {row.data_wait_ms:.1f}ms"
         self.log.info(f"step {row.step:04d} | loss {row.loss:.4f} | {speed}")
 
-    def _progress(self, row: Row) -> None:
-        """For heartbeats; the health of gates and selection stays that of the last logged step."""
+    def _progress(self, step: int, row: Row) -> None:
+        """For heartbeats, whose own step is a later one; the health of gates and selection stays that of the last logged step."""
         on_gpu = self.ranks.device.type == "cuda"
         self.probe.progress(
             run_id=self.info.run_id,
-            loss=row.loss,
+            figures_step=step,
+            loss=_plain([row.loss]),
             toks_per_s=round(row.toks_per_s, 1),
-            grad_norm=row.grad_norm,
+            grad_norm=None if row.grad_norm is None else _plain([row.grad_norm]),
             dt_fetch_s=round(row.data_wait_ms / 1000, 6),
             gpu_mem_alloc=torch.cuda.memory_allocated() >> 20 if on_gpu else None,
             gpu_mem_reserved=torch.cuda.memory_reserved() >> 20 if on_gpu else None,

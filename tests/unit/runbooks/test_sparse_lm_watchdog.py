@@ -148,8 +148,38 @@ def test_figures_of_the_tables_are_judged(watched: Watched, fields: dict[str, fl
     assert (watched.folder / "gate_collapse_details.json").exists() == (anomaly == "gate_collapse")
 
 
+@pytest.mark.parametrize(
+    ("fields", "anomaly"),
+    [
+        ({"loss": "nan"}, "nan_loss"),
+        ({"grad_norm": 0.0}, "zero_grad"),
+        ({"gate_entropy_mean": 0.01, "gate_max_mean": 1.0}, "gate_collapse"),
+        ({"gate_entropy_mean": 1.05, "gate_max_mean": 0.4}, ""),
+    ],
+)
+def test_without_tables_the_figures_of_heartbeats_are_judged(watched: Watched, fields: dict[str, object], anomaly: str) -> None:
+    """As with NSA_DISABLE_CSV_LOGS=1. The step of a line is not that of its figures; a remark follows its message."""
+    for step in range(6):
+        figures = {"loss": 2.0, "toks_per_s": 9.0, "grad_norm": 0.4, "gate_step": step, **fields}
+        watched.beat(step + 1, msg="progress; loss is not finite since step 0", figures_step=step, **figures)
+        watched.check()
+    assert watched.anomaly == anomaly
+
+
+def test_what_was_not_reported_is_not_called_healthy(watched: Watched, process: subprocess.Popen[bytes]) -> None:
+    watched.beat(3, msg="progress", loss=2.0, toks_per_s=9.0)
+    watched.check()
+    watched.beat(4, phase="done")
+    process.kill()
+    process.wait()
+    assert watched.check() == 0
+    assert "no anomaly" not in watched.said[-1]
+    assert "healthy in steps, loss, throughput; gradient norm, gates not watched: the run reported none" in watched.said[-1]
+    assert "NSA_DISABLE_AUX_STATS" in watched.said[-1]
+
+
 def test_it_ends_with_its_run(watched: Watched, process: subprocess.Popen[bytes]) -> None:
-    watched.beat(3)
+    watched.beat(3, msg="progress", loss=2.0, toks_per_s=9.0, grad_norm=0.4, gate_entropy_mean=1.0)
     assert watched.check() is None
     watched.beat(4, phase="done")
     process.kill()
