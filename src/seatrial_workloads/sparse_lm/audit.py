@@ -11,15 +11,17 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from seatrial.core.files import BY_UMASK, write_json, write_text
+from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW
 
 ATTENTION_CALL = re.compile(r"scaled_dot_product|flash_attention|efficient_attention|cudnn_attention|flex_attention")
 # In order: a kernel of cuDNN's flash attention names both.
@@ -36,7 +38,10 @@ OPERATOR_BACKENDS = (
     ("efficient", re.compile(r"efficient_attention")),
     ("math", re.compile(r"scaled_dot_product")),
 )
-NO_STAGE = "-"
+BRANCHES = (COMPRESSED, SELECTED, WINDOW)
+NO_STAGE, BACKWARD = "-", " (backward)"
+# The compressed branch by design, whose scores selection needs, and the selected one over gathered blocks.
+MATMUL = "matmul"
 TOP_FRAMES = 10
 
 
@@ -61,18 +66,24 @@ def profile_step(step: Callable[[], object]) -> Any:
 
 
 def attention_calls(events: Sequence[Any]) -> list[AttentionCall]:
-    """One entry for each kind of call, in the order of the step."""
+    """One entry for each kind of call, in the order of the step; a branch that is computed without one has an entry too."""
     found: Counter[tuple[str, str, str, str]] = Counter()
+    operators = [event for event in events if event.sequence_nr >= 0]
+    forward = {(event.thread, event.sequence_nr): stage for event in operators if (stage := stage_of(event)) in BRANCHES}
     for event in events:
         if ATTENTION_CALL.search(event.name) and not any(ATTENTION_CALL.search(inner.name) for inner in descendants(event)):
             kernels = [kernel for inner in (event, *descendants(event)) for kernel in inner.kernels]
             longest = max(kernels, key=lambda kernel: kernel.duration).name if kernels else ""
-            found[stage_of(event), event.name, backend_of(event.name, longest), longest] += 1
+            found[stage_of(event, forward), event.name, backend_of(event.name, longest), longest] += 1
         elif not ATTENTION_CALL.search(event.name):
             # Compiled code launches its kernels from no operator of that name.
             for kernel in event.kernels:
                 if re.search(r"flex", kernel.name, re.IGNORECASE) and not is_under_call(event):
-                    found[stage_of(event), "flex_attention (compiled)", "flex", kernel.name] += 1
+                    found[stage_of(event, forward), "flex_attention (compiled)", "flex", kernel.name] += 1
+    called = {stage for stage, *_ in found}
+    for event in events:
+        if event.name in BRANCHES and event.name not in called and event.is_user_annotation and event.device_type == DeviceType.CPU:
+            found[event.name, MATMUL, MATMUL, ""] += 1
     return [
         AttentionCall(stage=stage, call=call, backend=backend, kernel=kernel, count=count)
         for (stage, call, backend, kernel), count in found.items()
@@ -95,8 +106,14 @@ def is_under_call(event: Any) -> bool:
     return any(ATTENTION_CALL.search(outer.name) for outer in ancestors(event))
 
 
-def stage_of(event: Any) -> str:
-    return next((outer.name for outer in ancestors(event) if outer.is_user_annotation), NO_STAGE)
+def stage_of(event: Any, forward: Mapping[tuple[int, int], str] | None = None) -> str:
+    """The innermost stage around it; in the backward pass, which has none, that of the forward operator that it belongs to."""
+    for outer in (event, *ancestors(event)):
+        if outer.is_user_annotation:
+            return str(outer.name)
+        if forward and outer.fwd_thread and (stage := forward.get((outer.fwd_thread, outer.sequence_nr))):
+            return f"{stage}{BACKWARD}"
+    return NO_STAGE
 
 
 def backend_of(call: str, kernel: str) -> str:
@@ -113,9 +130,12 @@ def audit_table(calls: Iterable[AttentionCall]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+NOTHING = "no named branch and no call of scaled_dot_product_attention or FlexAttention: a sequential prefill has none"
+
+
 def write_audit(run_dir: Path, run_id: str, calls: Sequence[AttentionCall], device: str) -> list[str]:
     """sdpa_audit.json and .txt; the lines for the log."""
-    lines = audit_table(calls) if calls else ["no call of scaled_dot_product_attention or FlexAttention: the branches are plain matmuls"]
+    lines = audit_table(calls) if calls else [NOTHING]
     write_json(run_dir / "sdpa_audit.json", {"run_id": run_id, "device": device, "calls": [asdict(call) for call in calls]}, BY_UMASK)
     write_text(run_dir / "sdpa_audit.txt", "\n".join(lines) + "\n", BY_UMASK)
     return lines

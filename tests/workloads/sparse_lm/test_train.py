@@ -170,8 +170,22 @@ def test_the_effective_model_is_printed_before_the_first_step(alone):
 
 def test_the_audit_names_the_backend_that_ran(alone):
     calls = json.loads((alone / "sdpa_audit.json").read_text())["calls"]
-    assert {call["backend"] for call in calls} == {"flash"} and all("for_cpu" in call["call"] for call in calls)
-    assert "[sdpa-audit] " in (alone / "train.log").read_text()
+    # Two layers; the forward once more where backward recomputes it.
+    assert {call["stage"]: (call["backend"], call["count"]) for call in calls} == {
+        "nsa.cmp.attn": ("matmul", 4),
+        "nsa.sel.attn": ("flash", 4),
+        "nsa.win.attn": ("flash", 4),
+        "nsa.sel.attn (backward)": ("flash", 2),
+        "nsa.win.attn (backward)": ("flash", 2),
+    }, "each attention of a layer has its row"
+    assert all("for_cpu" in call["call"] for call in calls if call["backend"] == "flash")
+    assert re.search(r"\[sdpa-audit\] nsa\.cmp\.attn +matmul +matmul +4", (alone / "train.log").read_text())
+
+
+def test_gathered_blocks_are_matmuls_in_the_audit(tmp_path):
+    run(ALONE, tmp_path, {**TINY, "steps": 1, "selected_path": "gather", "sdpa_audit": True})
+    calls = json.loads((tmp_path / "sdpa_audit.json").read_text())["calls"]
+    assert {call["backend"] for call in calls if call["stage"] == "nsa.sel.attn"} == {"matmul"}
 
 
 def test_flex_attention_is_compiled_in_a_pause_before_the_first_step(tmp_path, monkeypatch):
