@@ -39,7 +39,9 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.machine.secrets import mask
 from seatrial.probe.loop import read_memory_mib
 from seatrial.probe.writer import LineFile
+from seatrial.records.halt import read_halt
 from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.sparse_lm.stopping import predates_process
 
 TRAINING_CSV, VAL_CSV, STATISTICS_CSV = "training.csv", "val.csv", "k_stats.csv"
 FALLBACKS_CSV, DTYPES_TXT, OPTIMIZER_TXT = "fallback_counters.csv", "dtypes_report.txt", "opt_state_mb.txt"
@@ -225,7 +227,8 @@ def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_che
         return ()
     check_no_live_run(run_dir, rank)
     names = [path.name for path in run_dir.iterdir()] + [f"{STACKS}/{path.name}" for path in (run_dir / STACKS).glob("*")]
-    mine = [name for name in names if _belongs_to(name, rank, world_size) and not (keep_checkpoints and name == CHECKPOINTS)]
+    kept = {*([CHECKPOINTS] if keep_checkpoints else []), *([HALT] if _is_meant_for_this_run(run_dir / HALT) else [])}
+    mine = [name for name in names if _belongs_to(name, rank, world_size) and name not in kept]
     if not mine:
         return ()
     folder = run_dir / EARLIER / _earlier_run_id(run_dir, rank)
@@ -235,6 +238,12 @@ def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_che
             os.replace(run_dir / name, folder / name)
     stale = (f"[halt] ignored a stale {HALT}: it was there before this run",) if HALT in mine else ()
     return (f"[boot] the files of an earlier run are now in {folder}", *stale)
+
+
+def _is_meant_for_this_run(path: Path) -> bool:
+    """Whether somebody made it while this process was starting."""
+    halt = read_halt(path)
+    return halt is not None and not predates_process(halt)
 
 
 def check_no_live_run(run_dir: Path, rank: int) -> None:

@@ -249,8 +249,10 @@ def test_one_written_by_hand_concerns_any_run(tmp_path: Path) -> None:
     found = read_halt(tmp_path / ".HALT")
     assert found is not None
     assert found.concerns("any", 7)
-    (tmp_path / ".HALT").write_text("")
-    assert read_halt(tmp_path / ".HALT") is None
+    for text in ("", "stop, the disk is full"):
+        (tmp_path / ".HALT").write_text(text)
+        found = read_halt(tmp_path / ".HALT")
+        assert found == Halt(anomaly="by_hand", reason=text) and found.written_t == (tmp_path / ".HALT").stat().st_mtime
     assert read_halt(tmp_path / "none") is None
 
 

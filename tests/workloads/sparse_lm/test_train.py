@@ -35,6 +35,7 @@ from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo, fallback_c
 from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
 from seatrial_workloads.sparse_lm.showcase import prepare_out_dir  # noqa: E402
+from seatrial_workloads.sparse_lm.stopping import HaltPoll  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE  # noqa: E402
 from tests.workloads.ranks import events, run_module  # noqa: E402
 from tests.workloads.sparse_lm.trainings import RUN_ID, TINY, WHOLE, losses, rows, run  # noqa: E402
@@ -116,6 +117,8 @@ def test_halt_ends_all_ranks_at_the_same_step_and_a_stale_one_none(two_ranks):
     assert steps == [2, 2]
     assert "ended by .HALT: gate_collapse" in (two_ranks / "halted" / "train.log").read_text()
     assert (two_ranks / "halted" / "checkpoints" / "ckpt_iter_1").is_dir(), "where checkpoints are configured, one is left"
+    assert ended(two_ranks, "touched") == ["halt", "halt"]
+    assert "ended by .HALT: by_hand" in (two_ranks / "touched" / "train.log").read_text()
     assert ended(two_ranks, "stale") == ["steps", "steps"]
     assert "[halt] ignored .HALT: it is for run another-run" in (two_ranks / "stale" / "train.log").read_text()
 
@@ -396,6 +399,7 @@ def test_term_ends_the_training_with_a_checkpoint(tmp_path, monkeypatch):
 def test_a_second_run_in_a_folder_sets_the_first_aside(alone, tmp_path):
     for name in ("training.csv", ".HALT", "events_rank0.jsonl", "events_rank1.jsonl", "events_rank5.jsonl"):
         (tmp_path / name).write_text('{"run": "first"}\n')
+    os.utime(tmp_path / ".HALT", (1, 1))
     (tmp_path / "notes.txt").write_text("the user's")
     (tmp_path / "checkpoints").mkdir()
     notes = set_earlier_run_aside(tmp_path, 0, 2, keep_checkpoints=True)
@@ -428,6 +432,30 @@ def test_nothing_is_moved_where_the_checkpoint_is_missing_or_damaged(alone, tmp_
     # One of another folder is no reason to keep this one's.
     prepare_out_dir(out, str(alone), 0, 1)
     assert not (out / "checkpoints").exists() and list(out.glob("earlier/*/checkpoints"))
+
+
+@pytest.mark.parametrize("text", ["", "out of quota, stop please", "halt: by hand\n"])
+def test_a_halt_file_made_by_hand_ends_the_run_that_had_begun(tmp_path, text):
+    path, said = tmp_path / ".HALT", []
+    path.write_text(text)
+    os.utime(path, (1, 1))
+    poll = HaltPoll(tmp_path, RUN_ID, 1, said.append)
+    poll._look()
+    poll._look()
+    assert poll.found is None and said == ["[halt] ignored .HALT: it is older than this run; touch it again to end this run"]
+    # By another clock than this host's, too.
+    os.utime(path, (2, 2))
+    poll._look()
+    assert poll.found is not None and poll.wants_end(0)
+    assert poll.found.anomaly == ("by hand" if "halt:" in text else "by_hand")
+    assert poll.found.reason == ("" if "halt:" in text else text)
+    # Made while the ranks were starting, it is neither moved with an earlier run's files nor stale.
+    path.unlink()
+    path.write_text(text)
+    assert set_earlier_run_aside(tmp_path, 0, 1, keep_checkpoints=False) == () and path.exists()
+    poll = HaltPoll(tmp_path, RUN_ID, 1, said.append)
+    poll._look()
+    assert poll.found is not None
 
 
 def test_rank_0_moves_nothing_that_another_rank_of_this_run_has_opened(tmp_path):
