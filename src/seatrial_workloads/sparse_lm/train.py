@@ -38,7 +38,7 @@ from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, pro
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
 from seatrial_workloads.sparse_lm.compiled_step import REQUESTED, capture_step, compile_blocks, why_no_graph
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run
-from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text
+from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text, validation_batches
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import NAN_LOSS, PATH_SETTINGS, Reporter, RunInfo
@@ -153,7 +153,7 @@ class Trainer:
         self.text, changed = start_text(self.text, settings, self.ranks, self.log.info, self.start_step, position)
         if changed is not None:
             self.choices["dataset"] = changed
-        self.validation = self.text.validation() if settings.eval_every else []
+        self.validation = validation_batches(self.text, settings, self.ranks) if settings.eval_every else []
         if settings.eval_every and not self.validation:
             reason = "the dataset has too little text for a batch of validation"
             self.choices["eval_every"] = Choice(settings.eval_every, None, reason)
