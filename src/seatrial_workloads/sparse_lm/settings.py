@@ -33,6 +33,8 @@ SCHEDULES = {"cosine": "linear_cosine", "constant": "linear_constant"}
 # Fields of ModelShape that a user sets; the vocabulary follows the tokenizer.
 SHAPE_FIELDS = tuple(field.name for field in dataclasses.fields(ModelShape) if field.name != "vocab_size")
 BYTE_VOCABULARY = 256
+# Clocks of threads and of torch end far beyond it, with an error of their own.
+LONGEST_WAIT_S = 365 * 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +186,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be above 0")
+            if name.endswith("_s") and value is not None and value > LONGEST_WAIT_S:
+                raise ValueError(f"{name} is {value}; it must be {LONGEST_WAIT_S} or less, a year")
         self._check_together()
         parse_fault(self.fault)
         # Their own checks.
