@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-NAN_LOSS, ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "nan_loss", "zero_grad", "throughput_flatline", "gate_collapse"
+from seatrial.records.halt import NAN_LOSS, SKIPPED_IN_A_ROW
+
+ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "zero_grad", "throughput_flatline", "gate_collapse"
 # Of the median before it: a run that is that much slower is stuck, whatever the cause.
 FLATLINE_RATIO = 0.1
-# A single one may be a step that a loss scaler skipped.
+# A single one may be chance.
 ZERO_GRADS_IN_A_ROW = 2
 COLLAPSED_SHARE = 0.5
 MIN_SPEEDS, MAX_SPEEDS = 5, 200
@@ -45,6 +47,8 @@ class HealthSample:
     loss: float | None = None
     tokens_per_s: float | None = None
     grad_norm: float | None = None
+    skipped_in_a_row: int = 0
+    """Steps up to this one that a loss scaler skipped, for gradients beyond the range of fp16."""
     gates: Mapping[str, float] = field(default_factory=dict)
     """`entropy_mean`, `max_gate_mean`, `collapse_frac`, and what else is reported about them."""
     gates_step: int | None = None
@@ -76,11 +80,13 @@ def read_sample(step: int, values: Mapping[str, Any]) -> HealthSample:
     be those of an earlier one, `figures_step`."""
     gates = {name: value for name, field in GATE_FIELDS.items() if (value := _number(values.get(field))) is not None}
     gates_step, figures_step = _number(values.get("gate_step")), _number(values.get("figures_step"))
+    skipped = _number(values.get("skipped_in_a_row"))
     return HealthSample(
         step=int(figures_step) if figures_step is not None and math.isfinite(figures_step) else step,
         loss=_number(values.get("loss")),
         tokens_per_s=_number(values.get("toks_per_s")),
         grad_norm=_number(values.get("grad_norm")),
+        skipped_in_a_row=int(skipped) if skipped is not None and math.isfinite(skipped) else 0,
         gates=gates,
         gates_step=int(gates_step) if gates_step is not None and math.isfinite(gates_step) else None,
     )
@@ -132,6 +138,9 @@ class HealthJudge:
         for name, value in (("loss", sample.loss), ("gradient norm", sample.grad_norm)):
             if value is not None and not math.isfinite(value):
                 return Anomaly(kind=NAN_LOSS, text=f"the {name} is {value} at step {sample.step}", step=sample.step)
+        if sample.skipped_in_a_row >= SKIPPED_IN_A_ROW:
+            text = f"{sample.skipped_in_a_row} steps in a row, up to step {sample.step}, were skipped: their gradients overflow fp16"
+            return Anomaly(kind=NAN_LOSS, text=text, step=sample.step)
         return None
 
     def _zero_grad(self, sample: HealthSample) -> Anomaly | None:

@@ -21,7 +21,10 @@ from seatrial.core.files import open_file, write_text
 MAX_BYTES = 16 * 1024
 MAX_REASON = 200
 HALT_KEY = "halt"
-BY_HAND = "by_hand"
+NAN_LOSS, BY_HAND = "nan_loss", "by_hand"
+SKIPPED_IN_A_ROW = 25
+"""Steps skipped by a loss scaler that are a `nan_loss`, to trainer and watchdog alike. It begins at 2^16 and halves its scale at each:
+beyond this many it does not come down to a scale that works."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,15 +68,17 @@ class Row:
     lr: float
     toks_per_s: float
     grad_norm: float | None
+    """None in a step that the loss scaler skipped."""
     step_ms: float
     data_wait_ms: float
     tokens: int
+    skipped_in_a_row: int = 0
 
     def text(self, run_id: str) -> str:
         grad_norm = "" if self.grad_norm is None else f"{self.grad_norm:.6g}"
         return (
             f"{self.step},{self.loss:.6f},{self.lr:.6e},{self.toks_per_s:.0f},{grad_norm},{self.step_ms:.3f},"
-            f"{self.data_wait_ms:.3f},{self.tokens},{run_id}"
+            f"{self.data_wait_ms:.3f},{self.tokens},{self.skipped_in_a_row},{run_id}"
         )
 
 

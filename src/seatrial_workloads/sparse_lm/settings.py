@@ -124,7 +124,7 @@ class Settings:
     weight_decay: float = 0.01
     """Weight decay of AdamW."""
     grad_clip: float = 1.0
-    """Maximum gradient norm; 0 for no clipping."""
+    """Maximum gradient norm; 0 for no clipping, where the norm is reported all the same."""
     fused_adam: bool | None = None
     """torch's fused AdamW; never (null) decides by the device: fused on a GPU."""
     seed: int = 1337

@@ -24,6 +24,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
+from seatrial.records.halt import NAN_LOSS
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
 from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions
@@ -41,7 +42,7 @@ from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check
 from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text, validation_batches
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
-from seatrial_workloads.sparse_lm.reporting import NAN_LOSS, PATH_SETTINGS, Reporter, RunInfo
+from seatrial_workloads.sparse_lm.reporting import PATH_SETTINGS, Reporter, RunInfo
 from seatrial_workloads.sparse_lm.settings import SCHEDULES, SHAPE_FIELDS, Settings, parse_fault
 from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, HaltPoll, Readout, TermSignal, break_on_purpose
 
@@ -249,7 +250,8 @@ class Trainer:
         self.readout.restart_clock()
 
     def _put(self, step: int, loss: Tensor) -> None:
-        local = [] if self.engine.grad_norm is None else [self.engine.grad_norm]
+        assert self.engine.grad_norm is not None, "it is always measured"
+        local = [self.engine.grad_norm]
         if self.model.collects_statistics:
             local += self.model.statistics().values()
         wants_end = self.ranks.rank == 0 and self.halt.wants_end(step)
@@ -263,8 +265,8 @@ class Trainer:
             self.reporter.step(values, self.options.lr_at(values.step), is_first=is_first)
             if is_first:
                 self.reporter.files.optimizer_state(self.engine.optimizer_state_bytes())
-            if not values.is_finite and self.ended_by != NAN_LOSS:
-                self.ended_by, self.not_finite = NAN_LOSS, self.reporter.not_finite(values)
+            if self.ended_by != NAN_LOSS and (problem := self.reporter.not_finite(values)):
+                self.ended_by, self.not_finite = NAN_LOSS, problem
             elif values.terminates and self.ended_by == STEPS:
                 self.ended_by = TERM
             elif values.halts and self.ended_by == STEPS:
@@ -404,6 +406,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         min_lr_ratio=0.0,
         schedule=SCHEDULES[settings.lr_schedule],
         gradient_clipping=settings.grad_clip,
+        measure_grad_norm=True,
         mixed_precision=settings.mixed_precision,
         accumulate=settings.accumulate,
         fused_adam=settings.fused_adam,

@@ -25,6 +25,9 @@ def kinds(samples: list[HealthSample], limits: HealthLimits | None = None) -> li
         ("loss", [2.0, math.nan, 2.0], [(1, "nan_loss")]),
         ("grad_norm", [1.0, math.inf], [(1, "nan_loss")]),
         ("grad_norm", [0.0, 1.0, 0.0, 0.0, 0.0], [(3, "zero_grad")]),
+        # A loss scaler that finds its scale has skipped a few; one that never does is an anomaly.
+        ("skipped_in_a_row", [1, 2, 3, 24, 0], []),
+        ("skipped_in_a_row", [24, 25], [(1, "nan_loss")]),
         ("tokens_per_s", [0.0, 0.0, 0.0, 0.0, 0.0], [(3, "throughput_flatline")]),
         ("tokens_per_s", [100.0] * 5 + [4.0] * 3 + [100.0], []),
         ("tokens_per_s", [100.0] * 5 + [4.0] * 4, [(8, "throughput_flatline")]),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -360,6 +363,35 @@ def test_bf16_keeps_fp32_weights_unless_pure_ones_are_requested(tmp_path):
         weights = torch.load(tmp_path / mixed / "checkpoints" / "ckpt_iter_1" / "model.pt", weights_only=True)["model"]
         assert {value.dtype for value in weights.values()} == {torch.float32 if mixed == "autocast" else torch.bfloat16}
     assert losses(tmp_path / "pure") == pytest.approx(losses(tmp_path / "autocast"), rel=0.02)
+
+
+def test_without_clipping_the_gradient_norm_is_the_same_and_still_reported(tmp_path):
+    for name, clip in (("clipped", 1e9), ("off", 0.0)):
+        run(ALONE, tmp_path / name, {**TINY, "steps": 3, "grad_clip": clip})
+    norms = [[float(row["grad_norm"]) for row in rows(tmp_path / name)] for name in ("off", "clipped")]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5) and min(norms[0]) > 0
+    assert "grad_norm" in (tmp_path / "off" / "heartbeat_rank0.jsonl").read_text()
+
+
+@pytest.mark.parametrize(("backoff", "ended_by"), [(0.5, "steps"), (0.999, "nan_loss")])
+def test_steps_that_a_loss_scaler_skips_are_counted_and_only_an_overflow_that_lasts_ends_the_run(tmp_path, monkeypatch, backoff, ended_by):
+    """fp16 as on a GPU before bf16, here on the CPU: the scale begins far beyond the range of fp16."""
+    monkeypatch.setattr(trainer_module, "choose_precision", lambda requested, lowest: Precision(requested, "fp16", ""))
+    scaler = functools.partial(torch.amp.GradScaler, init_scale=2.0**30, backoff_factor=backoff)
+    monkeypatch.setattr(ddp.torch.amp, "GradScaler", scaler)
+    assert run(ALONE, tmp_path, {**TINY, "steps": 32, "batch_size": 2, "grad_clip": 1.0 if backoff == 0.5 else 0.0}) == ended_by
+    table, log = rows(tmp_path), (tmp_path / "train.log").read_text()
+    skipped = [row for row in table if not row["grad_norm"]]
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["skipped_steps"] == len(skipped) > 0 and f"[scaler] {len(skipped)} steps skipped" in log
+    in_a_row = list(itertools.accumulate((not row["grad_norm"] for row in table), lambda before, now: before + 1 if now else 0, initial=0))
+    assert [int(row["skipped_in_a_row"]) for row in table] == in_a_row[1:] and max(in_a_row) > 5
+    assert (tmp_path / ".anomaly_type").exists() == (ended_by == "nan_loss") == (max(in_a_row) >= 25)
+    assert all(math.isfinite(float(row["loss"])) for row in table)
+    if ended_by == "nan_loss":
+        sentence = log.splitlines()[-1].partition(" | ")[2]
+        assert sentence.startswith("the gradients of 25 steps in a row overflow fp16, up to step 25: all ranks end")
+        assert diagnose(1, [f"sparse_lm: error: {sentence}"]).signature == "nan"
 
 
 def test_another_model_or_text_cannot_resume(alone, tmp_path):
