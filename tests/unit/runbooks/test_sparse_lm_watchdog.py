@@ -20,7 +20,7 @@ from seatrial.probe.identity import process_t
 from seatrial.records.halt import Halt, read_halt, write_halt
 from seatrial_runbooks.sparse_lm import rank_processes
 from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
-from seatrial_runbooks.sparse_lm.training_csv import last_window, main
+from seatrial_runbooks.sparse_lm.training_csv import last_window, main, read_table
 from seatrial_runbooks.sparse_lm.watchdog import Watchdog, WatchdogSettings, read_settings
 from seatrial_runbooks.sparse_lm.watched_run import RankProcess, WatchedRun
 
@@ -275,6 +275,30 @@ def test_the_window_is_the_last_steps_of_the_last_run(tmp_path: Path, text: str,
 
     assert (window.n, window.mean, window.first_step, window.last_step) == expected
     assert str(tmp_path) in window.text
+
+
+@pytest.mark.parametrize(
+    ("last", "warning"),
+    [
+        ("101,2.5,1e-4,300,run", "it is used, and may have been cut (101,2.5,1e-4,300,run)"),
+        # Cut within a column, a number or the run's id.
+        ("101,2.5,1e-4", "is no whole row: it is left out"),
+        ("101,2.5,1e-,300,run", "is no whole row: it is left out"),
+        ("101,2.5,1e-4,300,ru", "is no whole row: it is left out"),
+        ("", ""),
+    ],
+)
+def test_a_last_line_without_a_line_end_is_used_if_it_is_a_row_and_never_silently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], last: str, warning: str
+) -> None:
+    (tmp_path / "training.csv").write_text(f"step,loss,lr,toks_per_s,run_id\n{ROWS}{last}")
+
+    assert main([str(tmp_path / "training.csv"), "--steps", "50"]) == 0
+    printed = capsys.readouterr()
+    assert f"window=steps {'52-101' if 'used' in warning else '51-100'}" in printed.out
+    assert (warning in printed.err) if warning else not printed.err
+    # A watchdog reads beside the writer: such a line is for its next look.
+    assert len(read_table(tmp_path / "training.csv").rows) == 100
 
 
 def test_a_short_window_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
