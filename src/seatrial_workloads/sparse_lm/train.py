@@ -43,7 +43,7 @@ from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text, vali
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import PATH_SETTINGS, Reporter, RunInfo
-from seatrial_workloads.sparse_lm.settings import SCHEDULES, SHAPE_FIELDS, Settings, parse_fault
+from seatrial_workloads.sparse_lm.settings import SCHEDULES, SIZE_FIELDS, Settings, parse_fault
 from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, HaltPoll, Readout, TermSignal, break_on_purpose
 
 # From here on the sequential reference takes minutes a step.
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
         if not os.environ.get(ENV_RUN_DIR):
             check_writable(start.run_dir, "--run-dir")
         if not os.environ.get(ENV_RUN_DIR) and not yes:
-            named = any(argument.partition("=")[0].removeprefix("--") in (*SHAPE_FIELDS, "settings") for argument in arguments)
+            named = any(argument.partition("=")[0].removeprefix("--") in (*SIZE_FIELDS, "settings") for argument in arguments)
             check_long_run(start.settings, is_named=named)
         info = RunInfo(run_id=os.environ.get(ENV_RUN) or start_id(), attempt=integer_variable(os.environ, ENV_ATTEMPT, 1))
         train(start.settings, start.run_dir, info)

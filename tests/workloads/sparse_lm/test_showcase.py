@@ -140,6 +140,24 @@ def test_folders_that_cannot_be_written_are_refused_before_anything_starts(tmp_p
     assert list((tmp_path / "new").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("argv", "named"), [(["--phi", "conv", "--window", "32"], False), (["--dim=128"], True), (["--n_layers", "1"], True), ([], False)]
+)
+def test_only_its_size_names_the_model(tmp_path, monkeypatch, argv, named):
+    pytest.importorskip("torch")
+    from seatrial_workloads.sparse_lm import train
+
+    monkeypatch.delenv("SEATRIAL_RUN_DIR", raising=False)
+    monkeypatch.setattr(train, "train", lambda *args: None)
+    arguments = ["--steps", "300", "--run-dir", str(tmp_path), *argv]
+    if named:
+        train.main(arguments)
+        return
+    with pytest.raises(SystemExit, match="300 steps of the default model, a toy"):
+        train.main(arguments)
+    train.main([*arguments, "--yes"])
+
+
 @pytest.mark.parametrize(("rows", "world_size", "expected"), [(2, 2, [1, 1]), (5, 2, [3, 2]), (8, 3, [3, 3, 2]), (1, 1, [1])])
 def test_a_global_batch_is_split_with_the_remainder_to_lower_ranks(rows, world_size, expected):
     shares = [split_batch(rows, rank, world_size) for rank in range(world_size)]
