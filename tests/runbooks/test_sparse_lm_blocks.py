@@ -222,6 +222,12 @@ def test_without_a_network_a_tokenizer_of_the_hub_stops_the_training_before_step
     assert "the tokenizer 'gpt2'" in sentence and "data.tokenizer" in sentence
 
 
+def test_a_trainer_that_is_refused_does_not_leave_its_watchdog_waiting(folder: Path) -> None:
+    [block] = [text for name, text in BLOCKS.items() if name.startswith("readme-") and "_watchdog.py" in text]
+    # It waits for a run for ten minutes, beyond the timeout of a block.
+    assert "NSA_LR is 'nan'" in run(folder, f"export NSA_LR=nan\n{block}").stderr
+
+
 def test_with_local_files_the_loader_blocks_run(folder: Path) -> None:
     """With the one small file of docs/sparse-lm.md, which two ranks share."""
     made = next(block.text for block in parse((ROOT / "docs" / "sparse-lm.md").read_text()).blocks if "text/part-0.jsonl" in block.text)

@@ -4,16 +4,18 @@ run to watch.
 
     python scripts/_watchdog.py --dir artifacts/m7c_125m_2xa100_prod --halt 1 --interval 30 &
 
-It waits for a run to begin and ends with it. Stalls are judged as the harness judges them: by heartbeats that come by time from every rank,
-against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of every rank, then `.HALT` and
-halt.json, by which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under `seatrial run` the harness itself
-does all this.
+It waits for a run to begin and ends with it, or at TERM, after a last look. Stalls are judged as the harness judges them: by heartbeats that
+come by time from every rank, against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of every
+rank, then `.HALT` and halt.json, by which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under
+`seatrial run` the harness itself does all this.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -118,6 +120,16 @@ class Watchdog:
         if self.anomaly is not None and self._settings.halt:
             self._escalate(self.anomaly, now_m)
         return None
+
+    def leave(self) -> int:
+        """At TERM, as the procedure sends it when its trainer has failed: a last look; the exit code."""
+        code = self.check()
+        if code is not None:
+            return code
+        if not self._run.ranks:
+            raise UsageError(f"told to end (TERM) before a run appeared in {self._settings.folder}: see why the trainer did not start")
+        self._say("[watchdog] told to end (TERM): the run goes on, and nobody watches it")
+        return INTERRUPTED
 
     def _wait_for_run(self, now_m: float) -> int | None:
         if now_m - self._began_m <= self._settings.wait_s:
@@ -231,8 +243,11 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     try:
         settings = read_settings(argv, environ)
         watchdog = Watchdog(settings, WatchedRun(settings.folder), say=lambda text: write_to(f"{text}\n", sys.stdout))
+        told = threading.Event()
+        signal.signal(signal.SIGTERM, lambda number, frame: told.set())
         while (code := watchdog.check()) is None:
-            time.sleep(min(POLL_S, settings.interval_s))
+            if told.wait(min(POLL_S, settings.interval_s)):
+                return watchdog.leave()
     except SeatrialError as error:
         write_to(f"{NAME}: {printable(str(error))}\n", sys.stderr)
         return WRONG_USE

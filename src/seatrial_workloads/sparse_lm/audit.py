@@ -1,5 +1,5 @@
 """What a profiled step shows. In: torch.profiler's events. Out: the attention backends that its calls took; the host's share and the
-Python frames with the most time.
+Python frames with the most time. Also how long a pass of the sequential reference would take, from a few tokens of it.
 
 Backends come from what ran, not from what was asked for: on a GPU from the names of the kernels under each call, on a CPU from the operator
 that the call was dispatched to.
@@ -7,9 +7,11 @@ that the call was dispatched to.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +23,13 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from seatrial.core.files import BY_UMASK, write_json, write_text
+from seatrial_workloads.sparse_lm.attention import RANGES
+from seatrial_workloads.sparse_lm.model import SparseLM
+from seatrial_workloads.sparse_lm.ops import naive
+from seatrial_workloads.sparse_lm.ops.layout import create_layout
+from seatrial_workloads.sparse_lm.ops.sequential import prefill
 from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW
+from seatrial_workloads.sparse_lm.paths import choose_paths
 
 ATTENTION_CALL = re.compile(r"scaled_dot_product|flash_attention|efficient_attention|cudnn_attention|flex_attention")
 # In order: a kernel of cuDNN's flash attention names both.
@@ -149,6 +157,7 @@ class StepProfile:
     def __init__(self, run_dir: Path, run_id: str, first_step: int) -> None:
         self._run_dir, self._run_id, self._begin = run_dir, run_id, first_step + self.WARM_UP
         self._profiler: Any = None
+        self._has_begun = False
 
     @classmethod
     def ends(cls, step: int, first_step: int) -> bool:
@@ -159,12 +168,13 @@ class StepProfile:
         if step == self._begin:
             self._profiler = profile(activities=activities(), with_stack=True)
             self._profiler.__enter__()
+            self._has_begun = True
 
     def finish(self) -> list[str]:
-        """profile_summary.txt and profile_trace.json; the lines for the log. Nothing where no profile is open."""
+        """profile_summary.txt and profile_trace.json; the lines for the log. None where it was finished before."""
         profiler, self._profiler = self._profiler, None
         if profiler is None:
-            return []
+            return [] if self._has_begun else [f"none was taken: the run ended before step {self._begin + 1}, with which it begins"]
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         profiler.__exit__(None, None, None)
@@ -229,3 +239,30 @@ def self_times(frames: Iterable[dict[str, Any]]) -> Counter[str]:
             found[frame["name"]] += frame["dur"]
             stack.append((frame["ts"] + frame["dur"], frame["name"]))
     return found
+
+
+# At either end of a sequence.
+SAMPLED_TOKENS = 8
+
+
+@torch.no_grad()
+def sequential_pass_s(model: SparseLM, rows: int, seq_len: int, device: torch.device) -> float:
+    """About how long a forward pass of the sequential prefill takes. A token attends to all before it: its time grows linearly with its
+    place, so that the mean of the first ones and the last ones is that of all."""
+    shape, attention = model.shape, model.blocks[0].attention
+    layout = create_layout(shape, choose_paths(model.paths, device=device.type, seq_len=seq_len), seq_len, device)
+    hidden = model.embedding(torch.zeros(rows, seq_len, dtype=torch.long, device=device))
+    heads = attention.project(hidden, layout)
+    pooled = naive.pool(heads.cmp_key, shape, attention.pool_key), naive.pool(heads.cmp_value, shape, attention.pool_value)
+    compute = functools.partial(prefill, heads, *pooled, shape, None, RANGES[layout.paths.ranges.effective])
+    # The first call initialises libraries.
+    compute(range(1))
+    spent_s = []
+    for first in (0, max(0, seq_len - SAMPLED_TOKENS)):
+        tokens = range(first, min(first + SAMPLED_TOKENS, seq_len))
+        began_s = time.monotonic()
+        compute(tokens)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        spent_s.append((time.monotonic() - began_s) / len(tokens))
+    return sum(spent_s) / len(spent_s) * seq_len * shape.n_layers

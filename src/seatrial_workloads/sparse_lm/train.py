@@ -35,7 +35,7 @@ from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_preci
 from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, check_writable, shared_start_t
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
-from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, write_audit
+from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, sequential_pass_s, write_audit
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
 from seatrial_workloads.sparse_lm.compiled_step import REQUESTED, capture_step, compile_blocks, why_no_graph
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run
@@ -48,7 +48,6 @@ from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, HaltPoll
 
 # From here on the sequential reference takes minutes a step.
 SLOW_SEQUENTIAL = 1024
-SEQUENTIAL_SAMPLE = 64
 STEPS, TERM, HALT = "steps", "term", "halt"
 
 
@@ -365,7 +364,10 @@ class Trainer:
         if on_gpu:
             name_in_nvtx(True)
         reason = "NVTX ranges and a profile" if on_gpu else "no CUDA: a profile with the same names, no NVTX"
-        self.choices["profile"] = Choice(True, "nvtx" if on_gpu else "profile", reason)
+        steps, needed = self.settings.steps - self.start_step, StepProfile.WARM_UP + StepProfile.PROFILED
+        if steps <= StepProfile.WARM_UP:
+            reason = f"no profile is taken: {steps} steps, and the first {StepProfile.WARM_UP} are never profiled; use {needed} or more"
+        self.choices["profile"] = Choice(True, "nvtx" if on_gpu else "profile" if steps > StepProfile.WARM_UP else False, reason)
         if self.ranks.rank == 0:
             self.profile = StepProfile(self.context.run_dir, self.info.run_id, self.start_step)
 
@@ -377,16 +379,14 @@ class Trainer:
         if self.settings.profile:
             self.ranks.barrier()
 
-    @torch.no_grad()
     def _warn_of_sequential(self) -> None:
-        tokens = torch.zeros(1, SEQUENTIAL_SAMPLE, dtype=torch.long, device=self.ranks.device)
-        began_s = time.monotonic()
-        self.model(tokens)
-        per_token_s = (time.monotonic() - began_s) / SEQUENTIAL_SAMPLE
-        # A backward pass takes about twice the forward.
-        expected_s = 3 * per_token_s * self.settings.seq_len * len(self.text.rows) * self.settings.accumulate
+        settings = self.settings
+        with self.precision.autocast(self.ranks.device):
+            pass_s = sequential_pass_s(self.model, len(self.text.rows), settings.seq_len, self.ranks.device)
+        # A backward pass takes about twice the forward, and recomputes it where it was not kept.
+        expected_s = pass_s * (4 if settings.gradient_checkpointing else 3) * settings.accumulate
         self.log.info(
-            f"[warning] the sequential prefill is a Python loop over {self.settings.seq_len} tokens: about {expected_s:.0f} s a step; "
+            f"[warning] the sequential prefill is a Python loop over {settings.seq_len} tokens: about {expected_s:.0f} s a step; "
             "unset NSA_PREFILL_BATCHED (prefill=batched) for the vectorised one"
         )
 

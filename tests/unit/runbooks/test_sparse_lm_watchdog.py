@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
 from seatrial_runbooks.sparse_lm.training_csv import last_window, main, read_table
 from seatrial_runbooks.sparse_lm.watchdog import Watchdog, WatchdogSettings, read_settings
 from seatrial_runbooks.sparse_lm.watched_run import RankProcess, WatchedRun
+from tests.waiting import wait_until
 
 DEAD_PID = 2**22 + 1
 
@@ -223,6 +225,28 @@ def test_a_rank_that_answers_its_signal_at_once_has_answered(tmp_path: Path, mon
 def test_without_a_run_it_ends(watched: Watched) -> None:
     with pytest.raises(UsageError, match="NSA_WATCH_WAIT_S"):
         watched.check(after_s=601.0)
+
+
+def test_told_to_end_it_takes_a_last_look(watched: Watched, process: subprocess.Popen[bytes]) -> None:
+    """The trainer was refused, still runs, or has just ended."""
+    with pytest.raises(UsageError, match=r"before a run appeared in .*: see why the trainer did not start"):
+        watched.watchdog.leave()
+    watched.beat(3)
+    assert watched.watchdog.leave() == 130 and "nobody watches it" in watched.said[-1]
+    process.kill()
+    process.wait()
+    assert watched.watchdog.leave() == 2 and "ended before being done" in watched.said[-1]
+
+
+def test_term_ends_a_watchdog_that_waits_for_a_run(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "seatrial_runbooks.sparse_lm.watchdog", "--dir", str(tmp_path)]
+    status = "SigCgt:\t"
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as child:
+        term = 1 << (signal.SIGTERM - 1)
+        wait_until(lambda: int(Path(f"/proc/{child.pid}/status").read_text().partition(status)[2].split()[0], 16) & term, "its handler")
+        child.terminate()
+        assert child.wait(60) == 1 and child.stderr is not None
+        assert "told to end (TERM) before a run appeared" in child.stderr.read()
 
 
 def test_an_unknown_variable_or_flag_is_refused() -> None:

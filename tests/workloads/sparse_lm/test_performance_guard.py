@@ -180,7 +180,7 @@ class Reading:
         if any(self._is_tested(test) for test in tests):
             return "truth of a tensor"
         if isinstance(node, (ast.For, ast.comprehension)):
-            if isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range":
+            if any(isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "range" for inner in ast.walk(node.iter)):
                 return "Python loop over a range"
             return "Python loop over a tensor" if self.kind(node.iter) in (Kind.TENSOR, Kind.MASK) else None
         if isinstance(node, ast.Subscript):
@@ -245,6 +245,7 @@ def test_every_exception_is_still_needed() -> None:
     "line",
     [
         *("x.item()", "x.cpu()", "x.tolist()", "x.nonzero()", "torch.nonzero(x)", "float(x.sum())", "[y for y in range(n)]"),
+        "for y in z if n else range(n): pass",
         *("y = 1 if x.any() else 2", "assert not (x > 0).all()", "if x.sum() > 0: pass", "while x.max() > 0: x = x - 1"),
         *(
             "y = x * 2\n    if n and y[0] < n: pass",

@@ -28,6 +28,7 @@ from seatrial_workloads.common.effective import Choice, as_requested  # noqa: E4
 from seatrial_workloads.common.engines import EngineOptions, ddp  # noqa: E402
 from seatrial_workloads.common.engines.step_graph import unchanged  # noqa: E402
 from seatrial_workloads.common.precision import Precision  # noqa: E402
+from seatrial_workloads.sparse_lm import audit  # noqa: E402
 from seatrial_workloads.sparse_lm import model as model_module  # noqa: E402
 from seatrial_workloads.sparse_lm import train as trainer_module  # noqa: E402
 from seatrial_workloads.sparse_lm.audit import backend_of, summarize_trace  # noqa: E402
@@ -333,6 +334,39 @@ def test_a_profile_has_the_share_of_the_host_the_stages_and_the_frames_with_time
         "python 0.30 ms  <built-in linear>",
     ]
     assert summarize_trace([*frames, *others], main_thread=7)[0].startswith("host share 100.0 % (no GPU")
+
+
+def test_a_run_too_short_for_a_profile_says_that_none_was_taken(tmp_path):
+    run(ALONE, tmp_path, {**TINY, "steps": 3, "profile": True})
+    log = (tmp_path / "train.log").read_text()
+    assert effective(tmp_path, "profile")[1] is False
+    assert "no profile is taken: 3 steps, and the first 3 are never profiled; use 6 or more" in log
+    assert "[profile] none was taken: the run ended before step 4" in log and not (tmp_path / "profile_summary.txt").exists()
+
+
+def test_the_time_of_the_sequential_reference_is_that_of_its_length(tmp_path, monkeypatch):
+    """A token costs 1 s, and a hundredth more for each before it."""
+    now_s = [0.0]
+
+    def prefill(*args):
+        now_s[0] += sum(1 + at / 100 for at in args[-1])
+
+    monkeypatch.setattr(audit, "prefill", prefill)
+    monkeypatch.setattr(audit.time, "monotonic", lambda: now_s[0])
+    model = model_module.SparseLM(Settings(**TINY).shape(256))
+    for seq_len in (32, 2048):
+        expected_s = 2 * sum(1 + at / 100 for at in range(seq_len))
+        assert audit.sequential_pass_s(model, 2, seq_len, torch.device("cpu")) == pytest.approx(expected_s)
+
+
+@pytest.mark.parametrize(("checkpointing", "expected"), [(False, 36), (True, 48)])
+def test_the_sequential_reference_warns_before_step_1(tmp_path, monkeypatch, checkpointing, expected):
+    monkeypatch.setattr(trainer_module, "SLOW_SEQUENTIAL", 32)
+    monkeypatch.setattr(trainer_module, "sequential_pass_s", lambda *args: 6.0)
+    settings = {"prefill": "sequential", "steps": 1, "accumulate": 2, "batch_size": 1, "gradient_checkpointing": checkpointing}
+    run(ALONE, tmp_path, {**TINY, **settings})
+    before = (tmp_path / "train.log").read_text().partition("step 0001")[0]
+    assert f"a Python loop over 32 tokens: about {expected} s a step" in before
 
 
 @pytest.mark.parametrize(
