@@ -4,9 +4,9 @@ run to watch.
 
     python scripts/_watchdog.py --dir artifacts/m7c_125m_2xa100_prod --halt 1 --interval 30 &
 
-It waits for a run to begin and ends with it, or at TERM, after a last look. Stalls are judged as the harness judges them: by heartbeats that
-come by time from every rank, against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of every
-rank, then `.HALT` and halt.json, by which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under
+It waits for a run to begin and ends with it, or at TERM, after a last look. Stalls are judged as the harness judges them: by heartbeats
+that come by time from every rank, against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of
+every rank, then `.HALT` and halt.json, by which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under
 `seatrial run` the harness itself does all this.
 """
 
