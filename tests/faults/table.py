@@ -649,7 +649,7 @@ WATCHDOG_FAULTS = Part(
         Row(
             "A rank hangs in backward, in C++ (torch)",
             "No step for 20 times the measured step time, at least NSA_WATCH_HEARTBEAT_STALL_S: stacks of all ranks, `.HALT`, TERM, KILL.",
-            "`.anomaly_type` `heartbeat_stall`, `stacks/rank1.txt` with the line; the watchdog's exit code 2.",
+            "`.anomaly_type` `heartbeat_stall`, `stacks/rank1.txt` with the line (by hand: `kill -USR1`); the watchdog's exit code 2.",
             f"{SPARSE_LM}::test_a_rank_that_hangs_in_backward_is_stopped_from_outside",
         ),
         Row(

@@ -28,7 +28,7 @@ from seatrial_workloads.sparse_lm.ops.layout import document_starts  # noqa: E40
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v2  # noqa: E402
 from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
 from tests.workloads.ranks import events  # noqa: E402
-from tests.workloads.sparse_lm.shapes import assert_close, documents, tensors, with_gradients  # noqa: E402
+from tests.workloads.sparse_lm.shapes import assert_close, assert_whole_agrees, documents, tensors, with_gradients  # noqa: E402
 from tests.workloads.sparse_lm.trainings import TINY, losses, rows, run  # noqa: E402
 
 SHAPE = ModelShape()
@@ -78,6 +78,12 @@ def test_branches_agree_with_the_reference_given_the_same_blocks(seq_len: int, p
         return compressed.compressed(query, compressed.pool(key, SHAPE), compressed.pool(value, SHAPE), SHAPE, starts)[0]
 
     assert_close(with_gradients(fast, inputs), with_gradients(reference, exact), tolerance)
+
+
+@pytest.mark.parametrize("selected", ["flex", "mask", "gather"])
+@pytest.mark.parametrize(("seq_len", "packed"), [(2048, False), (1111, True)])
+def test_the_whole_attention_agrees_with_the_reference_given_the_same_blocks(seq_len: int, packed: bool, selected: str) -> None:
+    assert_whole_agrees(SHAPE, seq_len, packed=packed, selected=selected, device="cuda", dtype=torch.bfloat16, tolerance=2e-2)
 
 
 @pytest.mark.parametrize("tf32", [False, True])

@@ -222,17 +222,21 @@ def test_without_a_network_a_tokenizer_of_the_hub_stops_the_training_before_step
     assert "the tokenizer 'gpt2'" in sentence and "data.tokenizer" in sentence
 
 
+def test_a_trainer_that_is_refused_does_not_leave_its_watchdog_waiting(folder: Path) -> None:
+    [block] = [text for name, text in BLOCKS.items() if name.startswith("readme-") and "_watchdog.py" in text]
+    # It waits for a run for ten minutes, beyond the timeout of a block.
+    assert "NSA_LR is 'nan'" in run(folder, f"export NSA_LR=nan\n{block}").stderr
+
+
 def test_with_local_files_the_loader_blocks_run(folder: Path) -> None:
-    texts = [json.dumps({"text": f"Document {number} is about ships. " * 8}) for number in range(80)]
-    (folder / "data").mkdir()
-    # Two ranks, a file each.
-    for number in range(2):
-        (folder / "data" / f"part{number}.jsonl").write_text("\n".join(texts) + "\n")
+    """With the one small file of docs/sparse-lm.md, which two ranks share."""
+    made = next(block.text for block in parse((ROOT / "docs" / "sparse-lm.md").read_text()).blocks if "text/part-0.jsonl" in block.text)
+    assert run(folder, "\n".join(made.splitlines()[:2])).returncode == 0
 
     done = run(
         folder,
-        "python scripts/automation/fwe_smoke.py --seq-len 64 --batch 2 --local-path data && torchrun --nproc_per_node=2 "
-        "scripts/train_showcase.py --dataset fineweb_edu_local --local-path data --ddp 1 --steps 3",
+        "python scripts/automation/fwe_smoke.py --seq-len 64 --batch 2 --local-path text && torchrun --nproc_per_node=2 "
+        "scripts/train_showcase.py --dataset fineweb_edu_local --local-path text --ddp 1 --steps 3",
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -197,7 +197,7 @@ def test_a_plan_without_weights_is_refused_before_a_job_where_nodes_share_the_ca
     campaign.run(plan, code=2)
     outcome = campaign.outcome("base_r1")
     assert outcome.detail.startswith(f"refused before a rank was started: {sentence}")
-    assert (outcome.signature, outcome.host) == ("workload_refused", campaign.start_record(campaign.attempt()).nodes[0])
+    assert (outcome.signature, outcome.host) == ("trainer_refused", campaign.start_record(campaign.attempt()).nodes[0])
     assert not campaign.attempt().launcher_log.exists()
 
 

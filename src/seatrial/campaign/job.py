@@ -47,7 +47,7 @@ from seatrial.records.plan import RunSpec
 STOP_POLL_S = 0.5
 FACTS_TIMEOUT_S = 15.0
 # Of the registry of signatures.
-REFUSED_ON_NODE = "workload_refused"
+REFUSED_ON_NODE = "trainer_refused"
 RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 

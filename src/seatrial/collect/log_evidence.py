@@ -241,6 +241,8 @@ class LogSource:
     """NCCL's own reason is the next line."""
     report_left: int = 0
     """Lines of torchrun's report that are still to come."""
+    usage_at: int | None = None
+    """The last line that began a program's usage."""
 
     @property
     def is_open(self) -> bool:
@@ -363,7 +365,7 @@ FRAGMENTS = (
         "return code",
     ),
     *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
-    *("+-+--", "restart", "resum", "retry", "relaunch", "attempt "),
+    *("+-+--", "restart", "resum", "retry", "relaunch", "attempt ", "usage: ", "loader_timeout"),
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.
@@ -394,6 +396,11 @@ TEXT_RANK = re.compile(
 )
 
 
+USAGE = re.compile(r"^usage: ", re.IGNORECASE)
+USAGE_LINES = 500
+"""Lines that a program's usage, and other ranks between, take before the error that it is printed for."""
+
+
 class Worth(enum.IntEnum):
     """What a line may show."""
 
@@ -409,7 +416,7 @@ class LineSearch:
 
     def __init__(self) -> None:
         self._shapes: dict[bytes, Worth] = {}
-        self._signs: dict[str | bytes, Signature | None] = {}
+        self._signs: dict[tuple[str | bytes, bool], Signature | None] = {}
 
     def worth(self, line: str) -> Worth:
         """The most that the line can be worth."""
@@ -428,13 +435,13 @@ class LineSearch:
     def forget_shapes(self) -> None:
         self._shapes.clear()
 
-    def sign(self, text: str) -> Signature | None:
-        """The entry that the text of a line, without its prefixes, matches."""
-        key = text if _digits_matter(text) else shape(text)
+    def sign(self, text: str, *, after_usage: bool = False) -> Signature | None:
+        """The entry that the text of a line, without its prefixes, matches; `after_usage` where the program has just printed its usage."""
+        key = text if _digits_matter(text) else shape(text), after_usage
         if key not in self._signs:
             if len(self._signs) >= MAX_SIGNS:
                 self._signs.clear()
-            self._signs[key] = _sign(text)
+            self._signs[key] = _sign(text, after_usage)
         return self._signs[key]
 
     def _remember(self, key: bytes, worth: Worth) -> None:
@@ -494,7 +501,7 @@ def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
     return tuple((re.compile(pattern), entry) for entry in signatures() if not entry.slows for pattern in entry.patterns)
 
 
-def _sign(text: str) -> Signature | None:
+def _sign(text: str, after_usage: bool) -> Signature | None:
     if is_indented(text) or NOISE.search(text) or HELPER_ENDED.search(text):
         return None
-    return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)
+    return next((sign for pattern, sign in _compiled() if (after_usage or not sign.after_usage) and pattern.search(text)), None)

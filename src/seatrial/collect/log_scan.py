@@ -21,6 +21,8 @@ from seatrial.collect.log_evidence import (
     MAX_LINES,
     NOISE,
     STEPS_WITHOUT_RANK,
+    USAGE,
+    USAGE_LINES,
     ExceptionChain,
     FoundSigns,
     LastStep,
@@ -279,8 +281,11 @@ class LogScan:
             if self._add_last_error(own, text):
                 return Worth.CHECK
         own.awaits_last_error = text.startswith(LAST_ERROR)
+        if USAGE.match(text):
+            own.usage_at = self.at
+            return Worth.CHECK
         is_report = self._note_report(own, source, prefix, text, given_rank)
-        sign = self.search.sign(text)
+        sign = self.search.sign(text, after_usage=own.usage_at is not None and self.at - own.usage_at <= USAGE_LINES)
         noise = NOISE.search(text) is not None
         excerpt = (*(raised or ()), text)
         if noise and CAUGHT_INTERRUPT.search(text):

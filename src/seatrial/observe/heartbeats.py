@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -149,8 +149,13 @@ def parse_heartbeat(line: bytes, rank: int, attempt: int, file_bytes: int = 0) -
         iter_ms_p50=iter_ms if iter_ms is not None and 0 < iter_ms <= MAX_ITER_MS else None,
         paused_s=max(_number(value.get("paused_s")) or 0.0, 0.0),
         file_bytes=file_bytes,
-        health=read_sample(step, value) if step is not None and value.get("msg") == PROGRESS else None,
+        health=read_sample(step, value) if step is not None and is_progress(value) else None,
     )
+
+
+def is_progress(value: Mapping[str, Any]) -> bool:
+    """Whether a line has the fields of `probe.progress`; remarks may follow in its `msg`."""
+    return _text(value.get("msg")).partition(";")[0] == PROGRESS
 
 
 def _is_integer(value: Any) -> bool:

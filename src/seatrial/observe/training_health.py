@@ -1,22 +1,25 @@
 """Whether a training is healthy, by the figures it reports itself. In: one sample after another. Out: an `Anomaly` or None. Pure.
 
 A sample counts once, by its step: reading the same line again proves nothing. Stalls are not judged here but against the measured step time
-(`observe/stall.py`). The harness takes the samples from heartbeats (`probe.progress`), the sparse-LM watchdog from the trainer's tables.
+(`observe/stall.py`). The harness takes the samples from heartbeats (`probe.progress`), the sparse-LM watchdog from the trainer's tables, or
+from heartbeats where there are none.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-NAN_LOSS, ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "nan_loss", "zero_grad", "throughput_flatline", "gate_collapse"
+from seatrial.records.halt import NAN_LOSS, SKIPPED_IN_A_ROW
+
+ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "zero_grad", "throughput_flatline", "gate_collapse"
 # Of the median before it: a run that is that much slower is stuck, whatever the cause.
 FLATLINE_RATIO = 0.1
-# A single one may be a step that a loss scaler skipped.
+# A single one may be chance.
 ZERO_GRADS_IN_A_ROW = 2
 COLLAPSED_SHARE = 0.5
 MIN_SPEEDS, MAX_SPEEDS = 5, 200
@@ -44,6 +47,8 @@ class HealthSample:
     loss: float | None = None
     tokens_per_s: float | None = None
     grad_norm: float | None = None
+    skipped_in_a_row: int = 0
+    """Steps up to this one that a loss scaler skipped, for gradients beyond the range of fp16."""
     gates: Mapping[str, float] = field(default_factory=dict)
     """`entropy_mean`, `max_gate_mean`, `collapse_frac`, and what else is reported about them."""
     gates_step: int | None = None
@@ -71,14 +76,17 @@ GATE_FIELDS = {
 
 
 def read_sample(step: int, values: Mapping[str, Any]) -> HealthSample:
-    """The sample in the fields of a heartbeat or a table's row; what is no number is left out."""
+    """The sample in the fields of a heartbeat or a table's row; what is no number is left out. `step` is that of the line; its figures may
+    be those of an earlier one, `figures_step`."""
     gates = {name: value for name, field in GATE_FIELDS.items() if (value := _number(values.get(field))) is not None}
-    gates_step = _number(values.get("gate_step"))
+    gates_step, figures_step = _number(values.get("gate_step")), _number(values.get("figures_step"))
+    skipped = _number(values.get("skipped_in_a_row"))
     return HealthSample(
-        step=step,
+        step=int(figures_step) if figures_step is not None and math.isfinite(figures_step) else step,
         loss=_number(values.get("loss")),
         tokens_per_s=_number(values.get("toks_per_s")),
         grad_norm=_number(values.get("grad_norm")),
+        skipped_in_a_row=int(skipped) if skipped is not None and math.isfinite(skipped) else 0,
         gates=gates,
         gates_step=int(gates_step) if gates_step is not None and math.isfinite(gates_step) else None,
     )
@@ -94,12 +102,23 @@ def _number(value: object) -> float | None:
         return None
 
 
+FIGURES: dict[str, Callable[[HealthSample], object]] = {
+    "loss": lambda sample: sample.loss is not None,
+    "gradient norm": lambda sample: sample.grad_norm is not None,
+    "throughput": lambda sample: sample.tokens_per_s is not None,
+    "gates": lambda sample: sample.gates,
+}
+"""What is judged → whether a sample has it."""
+
+
 class HealthJudge:
     """Judges the samples of one run."""
 
     def __init__(self, limits: HealthLimits | None = None) -> None:
         self._limits = limits or HealthLimits()
         self._step = -1
+        self.unseen = list(FIGURES)
+        """Figures that no sample has had so far: about these nothing is known."""
         self._speeds: deque[float] = deque(maxlen=MAX_SPEEDS)
         self._slow = self._zero = 0
         self._collapsed: list[HealthSample] = []
@@ -110,6 +129,7 @@ class HealthJudge:
         if sample.step <= self._step:
             return None
         self._step = sample.step
+        self.unseen = [name for name in self.unseen if not FIGURES[name](sample)]
         # Each is counted, whichever is reported.
         found = [self._nan(sample), self._zero_grad(sample), self._flatline(sample), self._gate_collapse(sample)]
         return next((anomaly for anomaly in found if anomaly is not None), None)
@@ -118,6 +138,9 @@ class HealthJudge:
         for name, value in (("loss", sample.loss), ("gradient norm", sample.grad_norm)):
             if value is not None and not math.isfinite(value):
                 return Anomaly(kind=NAN_LOSS, text=f"the {name} is {value} at step {sample.step}", step=sample.step)
+        if sample.skipped_in_a_row >= SKIPPED_IN_A_ROW:
+            text = f"{sample.skipped_in_a_row} steps in a row, up to step {sample.step}, were skipped: their gradients overflow fp16"
+            return Anomaly(kind=NAN_LOSS, text=text, step=sample.step)
         return None
 
     def _zero_grad(self, sample: HealthSample) -> Anomaly | None:

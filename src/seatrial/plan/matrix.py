@@ -145,13 +145,16 @@ def expand(plan: Plan, ranks: int, kept_labels: Mapping[str, str] | None = None)
 
 def alike_groups(plan: Plan, groups: Sequence[GroupPoint]) -> tuple[list[GroupPoint], tuple[str, ...]]:
     """The groups with settings that must not differ by accident made the same, where the workload says which those are; and one line on
-    each of them."""
+    each of them. What the workload refuses unless it is named is refused."""
     if plan.workload.module is None:
         return list(groups), ()
     given = {*plan.settings, *plan.axes, *bundled_settings(plan)}
     settings = {group.name: group.settings for group in groups}
+    name = workloads.short_name(plan.workload.module)
     try:
-        changes, notes = workloads.make_alike(workloads.short_name(plan.workload.module), settings, given=given, compared=_compares(plan))
+        for group in groups:
+            workloads.check_given(name, group.settings, given)
+        changes, notes = workloads.make_alike(name, settings, given=given, compared=_compares(plan))
     except workloads.SettingProblem as problem:
         raise plan.error(("settings", *((problem.key,) if problem.key else ())), str(problem)) from problem
     return [dataclasses.replace(group, settings={**group.settings, **changes.get(group.name, {})}) for group in groups], notes

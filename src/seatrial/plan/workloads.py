@@ -105,6 +105,16 @@ def make_alike(
     return alike.changes, alike.notes
 
 
+def check_given(name: str, settings: Mapping[str, Scalar], given: Collection[str]) -> None:
+    """What a workload refuses of the settings of a group unless the plan names them (`check_given` of its settings.py); SettingProblem."""
+    module = importlib.import_module(f"{PACKAGE}.{name}.settings")
+    if hasattr(module, "check_given"):
+        try:
+            module.check_given(module.Settings(**settings), given)
+        except ValueError as error:
+            raise SettingProblem(None, str(error)) from error
+
+
 def typed_setting(owner: type[Any], key: str, value: Scalar) -> Scalar:
     """`value` as the setting's own type (8 for a float setting is 8.0); SettingProblem when it is unknown or of another type."""
     hints = typing.get_type_hints(owner)

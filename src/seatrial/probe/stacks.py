@@ -81,7 +81,10 @@ def is_signal_unused(number: int, status: Path = OWN_STATUS) -> bool:
 
 
 def _register(number: int, path: Path) -> None:
-    """Point the signal's handler at a new file; the previous one is closed."""
+    """Point the signal's handler at a file; another one before it is closed."""
+    before = _files.get(number)
+    if before is not None and before.path == path and _is_own_file(before):
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
@@ -90,21 +93,29 @@ def _register(number: int, path: Path) -> None:
         os.close(fd)
         raise
     _register_cleanup()
-    before = _files.get(number)
     _files[number] = StackFile(path=path, fd=fd, pid=os.getpid())
     if before is not None:
         _close_file(before)
 
 
 def _close_file(file: StackFile) -> None:
-    """Close the file, and remove it where it is empty. A child's copy leads null, and the file is its parent's."""
+    """Close the file, and remove it where it is empty and no other signal's. A child's copy leads null, and the file is its parent's."""
+    is_shared = any(other.path == file.path for other in _files.values())
     with contextlib.suppress(OSError):
-        if file.pid == os.getpid() and os.fstat(file.fd).st_size == 0:
+        if not is_shared and _is_own_file(file) and os.fstat(file.fd).st_size == 0:
             file.path.unlink()
             # Only succeeds where it was the last file.
             file.path.parent.rmdir()
     with contextlib.suppress(OSError):
         os.close(file.fd)
+
+
+def _is_own_file(file: StackFile) -> bool:
+    """Whether this process opened it and it is still at its path: not moved, removed or replaced since."""
+    try:
+        return file.pid == os.getpid() and os.path.samestat(os.fstat(file.fd), file.path.stat())
+    except OSError:
+        return False
 
 
 @functools.cache

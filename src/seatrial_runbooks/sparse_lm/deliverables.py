@@ -5,8 +5,8 @@ OUT/deliverables with it, the bucket and fused tables, the snapshot, the files o
 
 Exit code 0 every criterion passed, 2 one failed, 3 one is open or not tested.
 
-Tables: one row a run (mean and standard deviation of toks_per_s over its last 50 steps, n, window, path), one a group (mean over its runs,
-standard deviation between them).
+Tables: one row a group, the mean of toks_per_s over its runs and the standard deviation between them, with n, window and path of each run.
+Only runs count that ended well and took all their steps; the others are named with the reason.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import dataclasses
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from seatrial.cli.program import exit_with
 from seatrial.core import tables
 from seatrial.core.errors import UsageError
-from seatrial.core.files import write_json, write_text
+from seatrial.core.files import read_json, write_json, write_text
+from seatrial.core.paths import AttemptPaths
+from seatrial.records.outcome import Outcome
 from seatrial_runbooks.command_line import StrictParser, echo, run_reporting_errors
 from seatrial_runbooks.sparse_lm.acceptance import Row, Target, acceptance_rows, as_markdown, attempts, exit_code
 from seatrial_runbooks.sparse_lm.training_csv import DEFAULT_STEPS, Window, last_window
@@ -31,8 +35,9 @@ FOLDER, ARTIFACTS = "deliverables", "artifacts"
 EXAMPLES = """examples:
   python -m seatrial_runbooks.sparse_lm.deliverables --out outputs/sparse-lm/validation
   python -m seatrial_runbooks.sparse_lm.deliverables --cpu --out outputs/sparse-lm/validation-cpu"""
+TRAINING_CSV = "training.csv"
 RUN_FILES = (
-    "training.csv",
+    TRAINING_CSV,
     "val.csv",
     "k_stats.csv",
     "fallback_counters.csv",
@@ -49,7 +54,7 @@ RUN_FILES = (
     "gate_collapse_details.json",
 )
 TABLES = {"buckets": "bucket_table", "fused": "fused_table"}
-COLUMNS = ("group", "runs", "mean_toks_per_s", "stdev_between_runs", "n_per_run", "window", "paths")
+COLUMNS = ("group", "runs", "mean_toks_per_s", "stdev_between_runs", "n_per_run", "window", "left_out", "paths")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,44 +97,66 @@ def write_deliverables(target: Target, rows: Sequence[Row]) -> Path:
 
 def _write_table(target: Target, stage: str, stem: Path) -> list[Path]:
     """As .csv and .md; nothing where the stage has no run."""
-    groups: dict[str, list[Window]] = defaultdict(list)
+    groups: dict[str, list[TableRun]] = defaultdict(list)
     for attempt in attempts(target, stage):
-        try:
-            window = last_window(attempt.folder / "training.csv", DEFAULT_STEPS)
-        except UsageError:
-            continue
-        groups[attempt.folder.parent.name.rpartition("_r")[0]].append(window)
+        groups[attempt.folder.parent.name.rpartition("_r")[0]].append(_table_run(attempt))
     if not groups:
         return []
-    rows = [_group_row(name, windows) for name, windows in sorted(groups.items(), key=lambda item: -_mean(item[1]))]
+    rows = sorted((_group_row(name, runs) for name, runs in groups.items()), key=lambda row: -float(row["mean_toks_per_s"] or 0))
     path = stem.with_suffix(".csv")
     tables.write_table(path, COLUMNS, rows)
-    each = [f"- {window.text}" for windows in groups.values() for window in windows]
-    write_text(stem.with_suffix(".md"), "\n".join([*_markdown(rows), "", "Each run:", "", *each]) + "\n")
+    runs = [run for group in groups.values() for run in group]
+    each = [f"- {run.window.text}" for run in runs if run.window is not None]
+    left_out = [f"- {run.name}: {run.left_out}" for run in runs if run.window is None]
+    lines = [*_markdown(rows), "", "Each run:", "", *each, *(["", "Left out:", "", *left_out] if left_out else [])]
+    write_text(stem.with_suffix(".md"), "\n".join(lines) + "\n")
     return [path, stem.with_suffix(".md")]
 
 
-def _group_row(name: str, windows: Sequence[Window]) -> dict[str, object]:
+@dataclass(frozen=True, kw_only=True)
+class TableRun:
+    """One run of a table: its window, or why it does not count."""
+
+    name: str
+    window: Window | None = None
+    left_out: str = ""
+
+
+def _table_run(attempt: AttemptPaths) -> TableRun:
+    outcome: Mapping[str, Any] = read_json(attempt.outcome) or {}
+    if outcome.get("outcome") != Outcome.OK.value:
+        how = f"{outcome['outcome']}: {outcome.get('detail') or outcome.get('cause')}" if outcome.get("outcome") else "it has no outcome"
+        return TableRun(name=attempt.run, left_out=how)
+    try:
+        window = last_window(attempt.folder / TRAINING_CSV, DEFAULT_STEPS)
+    except UsageError as error:
+        return TableRun(name=attempt.run, left_out=str(error))
+    asked = (read_json(attempt.spec) or {}).get("steps")
+    if asked is None or window.last_step < asked or window.n < min(asked, DEFAULT_STEPS):
+        of = f"{window.n} values up to step {window.last_step} of {'an unknown number' if asked is None else asked}"
+        return TableRun(name=attempt.run, left_out=f"its table has {of}")
+    return TableRun(name=attempt.run, window=window)
+
+
+def _group_row(name: str, runs: Sequence[TableRun]) -> dict[str, Any]:
+    windows = [run.window for run in runs if run.window is not None]
     means = [window.mean for window in windows]
     return {
         "group": name,
         "runs": len(windows),
-        "mean_toks_per_s": round(fmean(means), 1),
+        "mean_toks_per_s": round(fmean(means), 1) if means else None,
         "stdev_between_runs": round(stdev(means), 1) if len(means) > 1 else None,
-        "n_per_run": min(window.n for window in windows),
-        "window": windows[0].steps_text,
+        "n_per_run": "; ".join(str(window.n) for window in windows),
+        "window": "; ".join(window.steps_text for window in windows),
+        "left_out": "; ".join(f"{run.name} ({run.left_out})" for run in runs if run.window is None),
         "paths": " ".join(str(window.path) for window in windows),
     }
 
 
-def _mean(windows: Sequence[Window]) -> float:
-    return fmean(window.mean for window in windows)
-
-
 def _markdown(rows: Sequence[dict[str, object]]) -> list[str]:
     shown = COLUMNS[:-1]
-    lines = ["| " + " | ".join(shown) + " |", "|" + "---|" * len(shown)]
-    return [*lines, *("| " + " | ".join("" if row[name] is None else str(row[name]) for name in shown) + " |" for row in rows)]
+    cells = [["" if row[name] is None else str(row[name]).replace("|", "\\|") for name in shown] for row in rows]
+    return ["| " + " | ".join(shown) + " |", "|" + "---|" * len(shown), *("| " + " | ".join(row) + " |" for row in cells)]
 
 
 def _copy_logs(target: Target, folder: Path) -> list[tuple[str, str]]:

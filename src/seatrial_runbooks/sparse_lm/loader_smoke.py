@@ -65,8 +65,7 @@ def first_batch(
 
     began_m = time.monotonic()
     tokenizer = load_within(timeout_s, tokenizer_name)
-    left_s = max(timeout_s - (time.monotonic() - began_m), 1.0)
-    shape: tuple[int, int] = within(round(left_s, 1), take, "the first batch")
+    shape: tuple[int, int] = within(timeout_s, take, "the first batch", spent_s=time.monotonic() - began_m)
     return shape
 
 

@@ -30,11 +30,13 @@ def dump_stacks(paths: AttemptPaths, ranks: Sequence[RankProcess]) -> str:
     """The stacks of every rank; how each was taken, in one line."""
     foreign = [rank for rank in ranks if not _writes_here(paths, rank)]
     ranks = [rank for rank in ranks if rank not in foreign]
-    sizes = {rank: size_bytes(paths.rank_stack(rank.rank)) for rank in ranks if _ask(rank)}
+    # Before any of them is asked: a rank may answer at once.
+    sizes = {rank: size_bytes(paths.rank_stack(rank.rank)) for rank in ranks}
+    asked = [rank for rank in ranks if _ask(rank)]
     deadline = time.monotonic() + SIGNAL_TIMEOUT_S
-    while sizes and time.monotonic() < deadline and not all(_grew(paths, rank, size) for rank, size in sizes.items()):
+    while asked and time.monotonic() < deadline and not all(_grew(paths, rank, sizes[rank]) for rank in asked):
         time.sleep(QUIET_S)
-    answered = [rank for rank, size in sizes.items() if _grew(paths, rank, size)]
+    answered = [rank for rank in asked if _grew(paths, rank, sizes[rank])]
     parts = [f"by signal: {_names(answered)}"] if answered else []
     parts += [_dump_by_py_spy(paths, rank) for rank in ranks if rank not in answered]
     parts += [f"not {_names(foreign)} (such a process does not write to {paths.folder})"] if foreign else []

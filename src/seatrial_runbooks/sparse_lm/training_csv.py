@@ -5,8 +5,8 @@ Out: the rows of its last run, and mean and standard deviation over a window of 
 
     mean=218443.1 stdev=1011.9 n=50 column=toks_per_s window=steps 251-300 path=artifacts/m7c_125m_2xa100_prod/training.csv
 
-A file may hold several runs, one after the other: by the column run_id, else where the step goes back. Only the last one is used. The
-standard deviation is the population's.
+A file may hold several runs, one after the other: by the column run_id, else where the step goes back. Only the last one is used. A last
+line without a line end counts if it is a whole row, with a warning: it may have been cut. The standard deviation is the population's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -38,6 +38,8 @@ class TrainingTable:
     path: Path
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
+    unended: str = ""
+    """The text after the last line end, which may still be written; it is not among the rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,7 @@ class Window:
     path: Path
     steps: int
     """As many as were requested; `n` may be less."""
+    cautions: tuple[str, ...] = ()
 
     @property
     def steps_text(self) -> str:
@@ -71,17 +74,39 @@ def _decimals(value: float) -> int:
 
 def read_table(path: Path, *, last_bytes: int | None = None) -> TrainingTable:
     """The last run's rows; none where the file is missing. `last_bytes` reads only the end of a long file."""
-    lines, columns = _read_lines(path, last_bytes)
-    if columns[:1] == (STEP,):
-        lines = [line for line in lines if not line.startswith(f"{STEP},")]
-    else:
-        columns = WITHOUT_HEADER
-    cells = (line.split(",") for line in lines)
-    rows = [dict(zip(columns, row, strict=False)) for row in cells if len(row) >= len(WITHOUT_HEADER) and row[0].strip().isdigit()]
-    return TrainingTable(path=path, columns=columns, rows=tuple(_last_run(rows)))
+    lines, columns, unended = _read_lines(path, last_bytes)
+    columns = columns if columns[:1] == (STEP,) else WITHOUT_HEADER
+    found = [row for line in lines if (row := _row(line, columns)) is not None]
+    return TrainingTable(path=path, columns=columns, rows=tuple(_last_run(found)), unended=unended)
 
 
-def _read_lines(path: Path, last_bytes: int | None) -> tuple[list[str], tuple[str, ...]]:
+def _row(line: str, columns: Sequence[str]) -> Mapping[str, str] | None:
+    """The cells of a line; None for a header and what is no row."""
+    cells = line.split(",")
+    return dict(zip(columns, cells, strict=False)) if len(cells) >= len(WITHOUT_HEADER) and cells[0].strip().isdigit() else None
+
+
+def with_unended_row(table: TrainingTable) -> TrainingTable:
+    """The table with its last line too, where that is a whole row of the same run."""
+    row = _row(table.unended, table.columns)
+    if row is None or len(row) < len(table.columns) or not all(_is_number(row[name]) for name in WITHOUT_HEADER):
+        return table
+    # Of another run, or with half of the run's id.
+    if table.rows and len(_last_run((table.rows[-1], row))) == 1:
+        return table
+    return replace(table, rows=(*table.rows, row), unended="")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_lines(path: Path, last_bytes: int | None) -> tuple[list[str], tuple[str, ...], str]:
+    """The ended lines, the cells of the first, and what follows the last line end."""
     try:
         with open(path, "rb") as source:
             head = source.readline().decode("utf-8", errors="replace").strip()
@@ -90,10 +115,10 @@ def _read_lines(path: Path, last_bytes: int | None) -> tuple[list[str], tuple[st
             source.seek(begin)
             text = source.read().decode("utf-8", errors="replace")
     except OSError:
-        return [], ()
-    # What follows the last line end is still being written, and the first line of a part may be torn.
-    lines = text.split("\n")[1 if begin else 0 : -1]
-    return [line.strip() for line in lines if line.strip()], tuple(name.strip() for name in head.split(","))
+        return [], (), ""
+    # The first line of a part may be torn.
+    *lines, unended = text.split("\n")[1 if begin else 0 :] or [""]
+    return [line.strip() for line in lines if line.strip()], tuple(name.strip() for name in head.split(",")), unended.strip()
 
 
 def _last_run(rows: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
@@ -107,7 +132,8 @@ def _last_run(rows: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
 
 def last_window(path: Path, steps: int = DEFAULT_STEPS, column: str = TOKENS_PER_S) -> Window:
     """Mean and standard deviation of a column over the last `steps` steps; raises UsageError where there are none."""
-    table = read_table(path)
+    ended = read_table(path)
+    table = with_unended_row(ended)
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file; the trainer writes training.csv into train.out_dir of its config")
     if not table.rows:
@@ -129,7 +155,16 @@ def last_window(path: Path, steps: int = DEFAULT_STEPS, column: str = TOKENS_PER
         column=column,
         path=path,
         steps=steps,
+        cautions=_cautions(ended, table),
     )
+
+
+def _cautions(ended: TrainingTable, table: TrainingTable) -> tuple[str, ...]:
+    if not ended.unended:
+        return ()
+    if table is ended:
+        return (f"the last line has no line end and is no whole row: it is left out ({ended.unended})",)
+    return (f"the last line has no line end: it is used, and may have been cut ({ended.unended})",)
 
 
 def _finite(text: str) -> float | None:
@@ -149,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_to(f"{NAME}: {printable(str(error))}\n", sys.stderr)
         return WRONG_USE
     write_to(f"{printable(window.text)}\n", sys.stdout)
+    for caution in window.cautions:
+        write_to(f"[WARN] {printable(caution)}\n", sys.stderr)
     if window.n < options.steps:
         write_to(f"[WARN] the window holds {window.n} values, not {options.steps}: train longer for a figure to quote\n", sys.stderr)
     return DONE

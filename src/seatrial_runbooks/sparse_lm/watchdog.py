@@ -4,16 +4,18 @@ run to watch.
 
     python scripts/_watchdog.py --dir artifacts/m7c_125m_2xa100_prod --halt 1 --interval 30 &
 
-It waits for a run to begin and ends with it. Stalls are judged as the harness judges them: by heartbeats that come by time from every rank,
-against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of every rank, then `.HALT` and
-halt.json, by which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under `seatrial run` the harness itself
-does all this.
+It waits for a run to begin and ends with it, or at TERM, after a last look. Stalls are judged as the harness judges them: by heartbeats
+that come by time from every rank, against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of
+every rank, then `.HALT` and halt.json, by which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under
+`seatrial run` the harness itself does all this.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,7 @@ from seatrial.core.files import write_json, write_text
 from seatrial.core.text import format_duration
 from seatrial.observe.progress import Progress
 from seatrial.observe.stall import StallDetector
-from seatrial.observe.training_health import GATE_COLLAPSE, Anomaly, HealthJudge, HealthLimits
+from seatrial.observe.training_health import FIGURES, GATE_COLLAPSE, Anomaly, HealthJudge, HealthLimits
 from seatrial.observe.watchdog import Alarm, alarm, halt_step
 from seatrial.records.halt import Halt, write_halt
 from seatrial.records.outcome import Cause
@@ -41,6 +43,7 @@ ANOMALY_FILE, GATE_DETAILS = ".anomaly_type", "gate_collapse_details.json"
 POLL_S = 2.0
 # The launcher ends the others within seconds when one dies.
 RANK_LOST_S = 30.0
+WHY_UNSEEN = " (gates need statistics: unset NSA_DISABLE_AUX_STATS)"
 EXAMPLES = """examples:
   python scripts/_watchdog.py --dir artifacts/m7c_125m_2xa100_prod --halt 1 --interval 30 &
   NSA_WATCH_HEARTBEAT_STALL_S=60 python scripts/_watchdog.py --dir artifacts/cpu_small --halt 0"""
@@ -118,6 +121,16 @@ class Watchdog:
             self._escalate(self.anomaly, now_m)
         return None
 
+    def leave(self) -> int:
+        """At TERM, as the procedure sends it when its trainer has failed: a last look; the exit code."""
+        code = self.check()
+        if code is not None:
+            return code
+        if not self._run.ranks:
+            raise UsageError(f"told to end (TERM) before a run appeared in {self._settings.folder}: see why the trainer did not start")
+        self._say("[watchdog] told to end (TERM): the run goes on, and nobody watches it")
+        return INTERRUPTED
+
     def _wait_for_run(self, now_m: float) -> int | None:
         if now_m - self._began_m <= self._settings.wait_s:
             return None
@@ -136,8 +149,17 @@ class Watchdog:
             self._report(anomaly)
         unfinished = self._run.lost()
         how = f"rank {', '.join(map(str, unfinished))} ended before being done" if unfinished else "every rank is done"
-        self._say(f"[watchdog] the run is over: {how}; {'anomaly: ' + self.anomaly.kind if self.anomaly else 'no anomaly'}")
+        self._say(f"[watchdog] the run is over: {how}; {self._findings()}")
         return FAILED if self.anomaly or unfinished else DONE
+
+    def _findings(self) -> str:
+        """What was found, and what could not be looked at."""
+        unseen = self._judge.unseen
+        blind = f"{', '.join(unseen)} not watched: the run reported none{WHY_UNSEEN if 'gates' in unseen else ''}" if unseen else ""
+        if self.anomaly is not None:
+            return f"anomaly: {self.anomaly.kind}" + (f"; {blind}" if blind else "")
+        seen = [name for name in FIGURES if name not in unseen]
+        return f"healthy in {', '.join(('steps', *seen))}; {blind}" if blind else "no anomaly"
 
     def _anomalies(self, now_m: float) -> list[Anomaly]:
         found = [self._lost_rank(now_m), self._limit(now_m)]
@@ -221,8 +243,11 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     try:
         settings = read_settings(argv, environ)
         watchdog = Watchdog(settings, WatchedRun(settings.folder), say=lambda text: write_to(f"{text}\n", sys.stdout))
+        told = threading.Event()
+        signal.signal(signal.SIGTERM, lambda number, frame: told.set())
         while (code := watchdog.check()) is None:
-            time.sleep(min(POLL_S, settings.interval_s))
+            if told.wait(min(POLL_S, settings.interval_s)):
+                return watchdog.leave()
     except SeatrialError as error:
         write_to(f"{NAME}: {printable(str(error))}\n", sys.stderr)
         return WRONG_USE

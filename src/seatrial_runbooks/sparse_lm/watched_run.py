@@ -1,8 +1,8 @@
 """The run that a watchdog finds in a trainer's output folder: its ranks, their processes, the figures it reports.
 
-In: the folder (heartbeat_rank*.jsonl, events_rank*.jsonl, training.csv, k_stats.csv) and /proc. Out: `WatchedRun`, read again and again.
-Files of an earlier run may lie there: a rank belongs to the run only where its heartbeat names a process of this host that is alive and
-began before the heartbeat was written. No other process is ever touched.
+In: the folder (heartbeat_rank*.jsonl, events_rank*.jsonl; training.csv and k_stats.csv where the run writes them) and /proc. Out:
+`WatchedRun`, read again and again. Files of an earlier run may lie there: a rank belongs to the run only where its heartbeat names a
+process of this host that is alive and began before the heartbeat was written. No other process is ever touched.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.core.files import read_json_lines
 from seatrial.core.paths import AttemptPaths
 from seatrial.machine.processes import PROC, read_start_ticks
-from seatrial.observe.heartbeats import Heartbeat, HeartbeatReader
+from seatrial.observe.heartbeats import Heartbeat, HeartbeatReader, is_progress
 from seatrial.observe.progress import DONE, Progress, progress_from_heartbeats
 from seatrial.observe.training_health import HealthSample, read_sample
 from seatrial.probe.identity import process_t
@@ -87,12 +87,19 @@ class WatchedRun:
         return str(run), attempt if isinstance(attempt, int) else 1
 
     def samples(self) -> list[HealthSample]:
-        """What rank 0 reported lately, in the order of steps."""
+        """What rank 0 reported lately, in the order of steps, which count from 1: by the tables, else by its heartbeats."""
         found: dict[int, dict[str, Any]] = {}
         for name in (TRAINING_CSV, STATISTICS_CSV):
             for row in self._rows(name):
                 found.setdefault(int(row["step"]), {}).update(row)
-        return [read_sample(step, found[step]) for step in sorted(found)]
+        return [read_sample(step, found[step]) for step in sorted(found)] or self._samples_of_heartbeats()
+
+    def _samples_of_heartbeats(self) -> list[HealthSample]:
+        samples = [
+            read_sample(line["step"], line) for line in self._own_lines(0) if isinstance(line.get("step"), int) and is_progress(line)
+        ]
+        # Heartbeats count steps from 0.
+        return [replace(one, step=one.step + 1, gates_step=None if one.gates_step is None else one.gates_step + 1) for one in samples]
 
     def _rows(self, name: str) -> tuple[Mapping[str, str], ...]:
         """Of a table; none while it is an earlier run's."""

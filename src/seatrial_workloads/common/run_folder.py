@@ -1,5 +1,5 @@
-"""Run folder of a start by hand: a start time that all ranks share, whether a folder holds a run already or one that is running, and how
-what an earlier one left is set aside."""
+"""Run folder of a start by hand: a start time that all ranks share, whether a folder holds a run already or one that is running, whether
+it can be written, and how what an earlier run left is set aside."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import tempfile
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -135,3 +136,14 @@ def set_aside(run_dir: Path, own: re.Pattern[str], *, keep: Collection[str] = ()
     for path in found:
         path.rename(folder / path.name)
     return folder
+
+
+def check_writable(folder: Path, named: str) -> None:
+    """Create the folder, and a file in it; a StartupError that begins with `named` where that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = f"no file can be written there ({error.strerror or error})"
+        raise StartupError(f"{named} is {folder}, and {reason}: use another folder, or change its permissions") from error

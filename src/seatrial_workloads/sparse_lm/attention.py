@@ -18,7 +18,7 @@ from seatrial_workloads.sparse_lm.ops.layout import Heads, Layout, rotate
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2
 from seatrial_workloads.sparse_lm.ops.selection import block_bits, select
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache, decode, prefill
-from seatrial_workloads.sparse_lm.ops.spans import span
+from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW, span
 from seatrial_workloads.sparse_lm.shape import ModelShape
 
 RANGES = {"v1": ranges_v1, "v2": ranges_v2}
@@ -84,14 +84,19 @@ class SparseAttention(nn.Module):
         shape, starts = self.shape, layout.starts
         with span("pcmp_all"):
             key, value = pool(heads.cmp_key, shape, self.pool_key), pool(heads.cmp_value, shape, self.pool_value)
-            cmp, by_group = compressed(heads.query, key, value, shape, starts)
+            with span(COMPRESSED):
+                cmp, by_group = compressed(heads.query, key, value, shape, starts)
         with span("map_pcmp_to_pslc"):
             scores = block_scores(by_group, shape)
         with span("topk+ranges"):
             ids = select(scores, shape, starts)
             ranges = RANGES[layout.paths.ranges.effective](ids, shape.sel_block, scores.shape[-1])
         with span("branch_attn+gate"):
-            mixed = naive.gated((cmp, self._selected(heads, ids, ranges, layout), self._window(heads, layout)), heads.gates)
+            with span(SELECTED):
+                sel = self._selected(heads, ids, ranges, layout)
+            with span(WINDOW):
+                win = self._window(heads, layout)
+            mixed = naive.gated((cmp, sel, win), heads.gates)
         return mixed, ranges
 
     def _selected(self, heads: Heads, ids: Tensor, ranges: Tensor, layout: Layout) -> Tensor:

@@ -1,5 +1,5 @@
 """What a profiled step shows. In: torch.profiler's events. Out: the attention backends that its calls took; the host's share and the
-Python frames with the most time.
+Python frames with the most time. Also how long a pass of the sequential reference would take, from a few tokens of it.
 
 Backends come from what ran, not from what was asked for: on a GPU from the names of the kernels under each call, on a CPU from the operator
 that the call was dispatched to.
@@ -7,19 +7,29 @@ that the call was dispatched to.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from seatrial.core.files import BY_UMASK, write_json, write_text
+from seatrial_workloads.sparse_lm.attention import RANGES
+from seatrial_workloads.sparse_lm.model import SparseLM
+from seatrial_workloads.sparse_lm.ops import naive
+from seatrial_workloads.sparse_lm.ops.layout import create_layout
+from seatrial_workloads.sparse_lm.ops.sequential import prefill
+from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW
+from seatrial_workloads.sparse_lm.paths import choose_paths
 
 ATTENTION_CALL = re.compile(r"scaled_dot_product|flash_attention|efficient_attention|cudnn_attention|flex_attention")
 # In order: a kernel of cuDNN's flash attention names both.
@@ -36,7 +46,10 @@ OPERATOR_BACKENDS = (
     ("efficient", re.compile(r"efficient_attention")),
     ("math", re.compile(r"scaled_dot_product")),
 )
-NO_STAGE = "-"
+BRANCHES = (COMPRESSED, SELECTED, WINDOW)
+NO_STAGE, BACKWARD = "-", " (backward)"
+# The compressed branch by design, whose scores selection needs, and the selected one over gathered blocks.
+MATMUL = "matmul"
 TOP_FRAMES = 10
 
 
@@ -61,18 +74,24 @@ def profile_step(step: Callable[[], object]) -> Any:
 
 
 def attention_calls(events: Sequence[Any]) -> list[AttentionCall]:
-    """One entry for each kind of call, in the order of the step."""
+    """One entry for each kind of call, in the order of the step; a branch that is computed without one has an entry too."""
     found: Counter[tuple[str, str, str, str]] = Counter()
+    operators = [event for event in events if event.sequence_nr >= 0]
+    forward = {(event.thread, event.sequence_nr): stage for event in operators if (stage := stage_of(event)) in BRANCHES}
     for event in events:
         if ATTENTION_CALL.search(event.name) and not any(ATTENTION_CALL.search(inner.name) for inner in descendants(event)):
             kernels = [kernel for inner in (event, *descendants(event)) for kernel in inner.kernels]
             longest = max(kernels, key=lambda kernel: kernel.duration).name if kernels else ""
-            found[stage_of(event), event.name, backend_of(event.name, longest), longest] += 1
+            found[stage_of(event, forward), event.name, backend_of(event.name, longest), longest] += 1
         elif not ATTENTION_CALL.search(event.name):
             # Compiled code launches its kernels from no operator of that name.
             for kernel in event.kernels:
                 if re.search(r"flex", kernel.name, re.IGNORECASE) and not is_under_call(event):
-                    found[stage_of(event), "flex_attention (compiled)", "flex", kernel.name] += 1
+                    found[stage_of(event, forward), "flex_attention (compiled)", "flex", kernel.name] += 1
+    called = {stage for stage, *_ in found}
+    for event in events:
+        if event.name in BRANCHES and event.name not in called and event.is_user_annotation and event.device_type == DeviceType.CPU:
+            found[event.name, MATMUL, MATMUL, ""] += 1
     return [
         AttentionCall(stage=stage, call=call, backend=backend, kernel=kernel, count=count)
         for (stage, call, backend, kernel), count in found.items()
@@ -95,8 +114,14 @@ def is_under_call(event: Any) -> bool:
     return any(ATTENTION_CALL.search(outer.name) for outer in ancestors(event))
 
 
-def stage_of(event: Any) -> str:
-    return next((outer.name for outer in ancestors(event) if outer.is_user_annotation), NO_STAGE)
+def stage_of(event: Any, forward: Mapping[tuple[int, int], str] | None = None) -> str:
+    """The innermost stage around it; in the backward pass, which has none, that of the forward operator that it belongs to."""
+    for outer in (event, *ancestors(event)):
+        if outer.is_user_annotation:
+            return str(outer.name)
+        if forward and outer.fwd_thread and (stage := forward.get((outer.fwd_thread, outer.sequence_nr))):
+            return f"{stage}{BACKWARD}"
+    return NO_STAGE
 
 
 def backend_of(call: str, kernel: str) -> str:
@@ -113,9 +138,12 @@ def audit_table(calls: Iterable[AttentionCall]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+NOTHING = "no named branch and no call of scaled_dot_product_attention or FlexAttention: a sequential prefill has none"
+
+
 def write_audit(run_dir: Path, run_id: str, calls: Sequence[AttentionCall], device: str) -> list[str]:
     """sdpa_audit.json and .txt; the lines for the log."""
-    lines = audit_table(calls) if calls else ["no call of scaled_dot_product_attention or FlexAttention: the branches are plain matmuls"]
+    lines = audit_table(calls) if calls else [NOTHING]
     write_json(run_dir / "sdpa_audit.json", {"run_id": run_id, "device": device, "calls": [asdict(call) for call in calls]}, BY_UMASK)
     write_text(run_dir / "sdpa_audit.txt", "\n".join(lines) + "\n", BY_UMASK)
     return lines
@@ -129,6 +157,7 @@ class StepProfile:
     def __init__(self, run_dir: Path, run_id: str, first_step: int) -> None:
         self._run_dir, self._run_id, self._begin = run_dir, run_id, first_step + self.WARM_UP
         self._profiler: Any = None
+        self._has_begun = False
 
     @classmethod
     def ends(cls, step: int, first_step: int) -> bool:
@@ -139,12 +168,13 @@ class StepProfile:
         if step == self._begin:
             self._profiler = profile(activities=activities(), with_stack=True)
             self._profiler.__enter__()
+            self._has_begun = True
 
     def finish(self) -> list[str]:
-        """profile_summary.txt and profile_trace.json; the lines for the log. Nothing where no profile is open."""
+        """profile_summary.txt and profile_trace.json; the lines for the log. None where it was finished before."""
         profiler, self._profiler = self._profiler, None
         if profiler is None:
-            return []
+            return [] if self._has_begun else [f"none was taken: the run ended before step {self._begin + 1}, with which it begins"]
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         profiler.__exit__(None, None, None)
@@ -209,3 +239,30 @@ def self_times(frames: Iterable[dict[str, Any]]) -> Counter[str]:
             found[frame["name"]] += frame["dur"]
             stack.append((frame["ts"] + frame["dur"], frame["name"]))
     return found
+
+
+# At either end of a sequence.
+SAMPLED_TOKENS = 8
+
+
+@torch.no_grad()
+def sequential_pass_s(model: SparseLM, rows: int, seq_len: int, device: torch.device) -> float:
+    """About how long a forward pass of the sequential prefill takes. A token attends to all before it: its time grows linearly with its
+    place, so that the mean of the first ones and the last ones is that of all."""
+    shape, attention = model.shape, model.blocks[0].attention
+    layout = create_layout(shape, choose_paths(model.paths, device=device.type, seq_len=seq_len), seq_len, device)
+    hidden = model.embedding(torch.zeros(rows, seq_len, dtype=torch.long, device=device))
+    heads = attention.project(hidden, layout)
+    pooled = naive.pool(heads.cmp_key, shape, attention.pool_key), naive.pool(heads.cmp_value, shape, attention.pool_value)
+    compute = functools.partial(prefill, heads, *pooled, shape, None, RANGES[layout.paths.ranges.effective])
+    # The first call initialises libraries.
+    compute(range(1))
+    spent_s = []
+    for first in (0, max(0, seq_len - SAMPLED_TOKENS)):
+        tokens = range(first, min(first + SAMPLED_TOKENS, seq_len))
+        began_s = time.monotonic()
+        compute(tokens)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        spent_s.append((time.monotonic() - began_s) / len(tokens))
+    return sum(spent_s) / len(spent_s) * seq_len * shape.n_layers

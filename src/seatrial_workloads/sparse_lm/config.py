@@ -19,7 +19,7 @@ from typing import Any
 from seatrial.core.errors import did_you_mean
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.errors import StartupError
-from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings
+from seatrial_workloads.sparse_lm.settings import Settings, toy_problem, unsaved_problem
 
 Convert = Callable[[Any], Any]
 
@@ -70,6 +70,7 @@ KEYS: dict[str, dict[str, tuple[str, Convert]]] = {
         "accumulate_grad_batches": ("accumulate", as_is),
         "eval_every": ("eval_every", never_if_zero),
         "save_every": ("checkpoint_every", never_if_zero),
+        "fault": ("fault", as_is),
     },
 }
 OUT_DIR = ("train", "out_dir")
@@ -145,22 +146,12 @@ EXIT_CODES = (
     "Exit code: 0 all steps done, 1 refused or failed, also by a loss that is not finite, 4 ended by .HALT before the last step, "
     "143 ended by TERM. torchrun itself then exits with 1."
 )
-LONG_STEPS, TOY_STEPS = 2000, 200
-TOY_PARAMETERS = 10_000_000
 
 
 def check_long_run(settings: Settings, *, is_named: bool) -> None:
     """`is_named`: the user named the model's size, in a configuration or by settings."""
-    every = settings.checkpoint_every
-    if settings.steps > LONG_STEPS and (every is None or every > settings.steps):
-        when = "no checkpoint is configured" if every is None else f"the first checkpoint would be after step {every}"
-        raise StartupError(
-            f"{settings.steps} steps, and {when}: the training would leave nothing; "
-            f"set train.save_every (checkpoint_every) to {settings.steps} or less, or confirm with {YES}"
-        )
-    parameters = settings.shape(BYTE_VOCABULARY).num_parameters
-    if settings.steps > TOY_STEPS and parameters < TOY_PARAMETERS and not is_named:
-        raise StartupError(
-            f"{settings.steps} steps of the default model, a toy of {parameters:,} parameters: name its size (--dim, --n_layers, …, "
-            f"or --settings FILE), or confirm with {YES}"
-        )
+    unsaved, toy = unsaved_problem(settings), toy_problem(settings)
+    if unsaved:
+        raise StartupError(f"{unsaved}; set train.save_every (checkpoint_every) to {settings.steps} or less, or confirm with {YES}")
+    if toy and not is_named:
+        raise StartupError(f"{toy}: name its size (--dim, --n_layers, …, or --settings FILE), or confirm with {YES}")

@@ -39,6 +39,8 @@ NUM_WORDS, WORD_LENGTH = 64, 8
 VALIDATION_OFFSET = 1 << 40
 # Documents read in search of validation text.
 MOST_SEARCHED = 200_000
+# Of a loader timeout, for what comes last.
+LEAST_LEFT_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +200,9 @@ def pinned(batch: Batch) -> Batch:
 Result = TypeVar("Result")
 
 
-def within(timeout_s: float, act: Callable[[], Result], what: str, advice: str = OFFLINE_ADVICE) -> Result:
-    """Run `act` in a thread; a StartupError with `advice` where it takes longer. The thread is left behind: the process ends."""
+def within(timeout_s: float, act: Callable[[], Result], what: str, advice: str = OFFLINE_ADVICE, spent_s: float = 0.0) -> Result:
+    """Run `act` in a thread; a StartupError with `advice` where it takes longer than is left of `timeout_s`. The thread is left behind: the
+    process ends."""
     results: queue.Queue[tuple[Result | None, BaseException | None]] = queue.Queue()
 
     def run() -> None:
@@ -210,7 +213,7 @@ def within(timeout_s: float, act: Callable[[], Result], what: str, advice: str =
 
     threading.Thread(target=run, name="opening", daemon=True).start()
     try:
-        result, error = results.get(timeout=timeout_s)
+        result, error = results.get(timeout=max(timeout_s - spent_s, LEAST_LEFT_S))
     except queue.Empty:
         raise StartupError(f"{what} took longer than {timeout_s:g} s (loader_timeout_s, --loader-timeout): {advice}") from None
     if error is not None:
@@ -229,6 +232,8 @@ class Text:
         self._prefetcher: Prefetcher | None = None
         self._epoch = 0
         self._waiting: list[Batch] = []
+        self.opened_in_s = 0.0
+        """Of the loader timeout, what was spent before the first batch."""
         self.wait_s = 0.0
         """Time that the newest step waited for its batches."""
 
@@ -245,10 +250,11 @@ class Text:
             batches = never()
         self._prefetcher = Prefetcher(batches, settings.prefetch, pin=ranks.device.type == "cuda")
         try:
-            self._waiting = [self._prefetcher.take(settings.loader_timeout_s)]
+            self._waiting = [self._prefetcher.take(max(settings.loader_timeout_s - self.opened_in_s, LEAST_LEFT_S))]
         except TimeoutError:
             raise StartupError(
-                f"no batch of {settings.dataset} within {settings.loader_timeout_s:g} s (loader_timeout_s, --loader-timeout): "
+                f"no batch of {settings.dataset} within {settings.loader_timeout_s:g} s (loader_timeout_s, --loader-timeout), "
+                f"{self.opened_in_s:.1f} s of them to open it: "
                 f"{OFFLINE_ADVICE if settings.dataset == 'fineweb_edu' else 'look at the storage, or wait longer'}"
             ) from None
 
@@ -309,8 +315,10 @@ def open_text(settings: Settings, ranks: Ranks, log: Callable[[str], None]) -> t
         check_rows(settings, ranks.world_size)
         began_m = time.monotonic()
         tokenizer = load_within(settings.loader_timeout_s, settings.tokenizer)
-        left_s = max(settings.loader_timeout_s - (time.monotonic() - began_m), 1.0)
-        text = within(round(left_s, 1), lambda: _open(settings, ranks, tokenizer, log), f"opening {settings.dataset}")
+        spent_s = time.monotonic() - began_m
+        opening = f"opening {settings.dataset}"
+        text = within(settings.loader_timeout_s, lambda: _open(settings, ranks, tokenizer, log), opening, spent_s=spent_s)
+        text.opened_in_s = time.monotonic() - began_m
     except StartupError as error:
         problem = error
     if not ranks.all_reduce_max([float(problem is not None)])[0] and text is not None:
@@ -335,6 +343,18 @@ def start_text(
     synthetic, choice = _fall_back(settings, ranks, log, reason)
     synthetic.start(first_step, None)
     return synthetic, choice
+
+
+def validation_batches(text: Text, settings: Settings, ranks: Ranks) -> list[Batch]:
+    """Those of this rank, within the loader timeout; if one rank cannot read them, all raise. None where there is too little text."""
+    batches, problem = [], ""
+    try:
+        batches = within(settings.loader_timeout_s, text.validation, f"reading the validation batches of {settings.dataset}")
+    except Exception as error:
+        problem = first_line(error)
+    if ranks.all_reduce_max([float(bool(problem))])[0]:
+        raise StartupError(problem or "another rank cannot read its validation batches")
+    return batches
 
 
 def _fall_back(settings: Settings, ranks: Ranks, log: Callable[[str], None], reason: str) -> tuple[Text, Choice]:

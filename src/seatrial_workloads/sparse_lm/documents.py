@@ -1,8 +1,9 @@
 """Documents to train on: files in FineWeb-Edu's layout, or the dataset itself, streamed. In: a folder or the hub. Out: texts of one rank.
 
 Files (.jsonl, or .parquet, with a column `text`) are cut into blocks, and rank r of n reads blocks r, r + n, …: ranges of bytes of a
-.jsonl, ranges of rows of a .parquet. No rank reads another's blocks. A stream is divided by `datasets` (whole files where their number is a
-multiple of the ranks, else every n-th document, for which each rank reads all).
+.jsonl, ranges of rows of a .parquet. No rank reads another's blocks; only of fewer blocks than ranks each reads all, and keeps every n-th
+document. A stream is divided by `datasets` (whole files where their number is a multiple of the ranks, else every n-th document, for which
+each rank reads all).
 
 One document in VALIDATION_SHARE, by a hash of its text, is for validation and never trained on.
 
@@ -13,11 +14,13 @@ language contains; for GPT-2 it is <|endoftext|>.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import json
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,16 +72,13 @@ class LocalFiles:
 
     def read(self, rank: int, world_size: int, skip: int = 0) -> Iterator[str]:
         if len(self.blocks) < world_size:
-            raise StartupError(
-                f"{self.path} has {len(self.blocks)} blocks of text, fewer than the {world_size} ranks: "
-                f"add files (a block is {BLOCK_BYTES >> 20} MiB of .jsonl or {BLOCK_ROWS} rows of .parquet)"
-            )
-        seen = 0
-        for block in self.blocks[rank::world_size]:
-            for text in READERS[block.path.suffix](block):
-                seen += 1
-                if seen > skip:
-                    yield text
+            # Little text: its documents are shared instead.
+            return itertools.islice(self._texts(self.blocks), rank + skip * world_size, None, world_size)
+        return itertools.islice(self._texts(self.blocks[rank::world_size]), skip, None)
+
+    def _texts(self, blocks: Sequence[Block]) -> Iterator[str]:
+        for block in blocks:
+            yield from READERS[block.path.suffix](block)
 
 
 def jsonl_blocks(path: Path) -> list[Block]:
@@ -147,7 +147,8 @@ class HubStream:
         import datasets
 
         try:
-            self._stream = datasets.load_dataset(HUB_DATASET, HUB_SUBSET, split="train", streaming=True)
+            with quiet_hub():
+                self._stream = datasets.load_dataset(HUB_DATASET, HUB_SUBSET, split="train", streaming=True)
         # Offline it may be a connection error, a missing cache or a missing file, by version.
         except Exception as error:
             raise StartupError(f"{HUB_DATASET} was not reached ({summarize_error(error)}): {OFFLINE_ADVICE}") from error
@@ -161,10 +162,26 @@ class HubStream:
             yield document[TEXT]
 
 
+@contextlib.contextmanager
+def quiet_hub() -> Iterator[None]:
+    """No lines about the retries of the hub's client: where it gives up, one sentence says so. HF_HUB_VERBOSITY is left to the user."""
+    from huggingface_hub.utils import logging
+
+    before = logging.get_verbosity()
+    if not os.environ.get("HF_HUB_VERBOSITY"):
+        logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
 OFFLINE_ADVICE = "use dataset=fineweb_edu_local with local_path (--dataset fineweb_edu_local --local-path FOLDER)"
 
 
 SEPARATOR_BYTE = 0
+END_OF_TEXT = "<|endoftext|>"
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 TOKENIZER_ADVICE = "give a local folder that has a tokenizer.json as data.tokenizer, or use byte"
 
 
@@ -193,12 +210,17 @@ class HubTokenizer:
     """One of transformers."""
 
     def __init__(self, tokenizer: Any, name: str) -> None:
-        if tokenizer.eos_token_id is None:
-            raise StartupError(f"the tokenizer {name} has no end-of-text token to separate documents by: use a GPT-2-style one")
+        # A tokenizer.json alone does not say which of its tokens ends a text.
+        separator = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.get_vocab().get(END_OF_TEXT)
+        if separator is None:
+            raise StartupError(
+                f"the tokenizer '{name}' has neither {END_OF_TEXT} nor an eos_token to separate documents by: "
+                "name one as eos_token in its tokenizer_config.json, or use byte"
+            )
         self._tokenizer = tokenizer
         # len counts added tokens, which vocab_size leaves out.
         self.vocab_size: int = len(tokenizer)
-        self.separator: int = tokenizer.eos_token_id
+        self.separator: int = separator
 
     def encode(self, text: str) -> list[int]:
         # Longer than the model it was made for is no problem here: rows are cut by the loader.
@@ -214,13 +236,32 @@ def load_tokenizer(name: str) -> Tokenizer:
         raise StartupError(
             f"tokenizer is '{name}', which needs the package transformers: install it (pip install transformers), or use byte"
         )
+    folder = Path(name)
+    if folder.is_file():
+        raise StartupError(f"the tokenizer '{name}' is a file: give the folder that has it")
+    try:
+        with quiet_hub():
+            return HubTokenizer(_from_folder(folder) if folder.is_dir() else _from_hub(name), name)
+    except StartupError:
+        raise
+    # A tokenizer.json that is none raises whatever its parser does.
+    except Exception as error:
+        why = "" if folder.is_dir() else "there is no such folder here, and neither the cache nor the hub gave it; "
+        raise StartupError(f"the tokenizer '{name}' cannot be loaded ({summarize_error(error)}): {why}{TOKENIZER_ADVICE}") from error
+
+
+def _from_folder(folder: Path) -> Any:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    if (folder / TOKENIZER_CONFIG).exists() or not (folder / TOKENIZER).exists():
+        if not any((folder / name).exists() for name in (TOKENIZER, TOKENIZER_CONFIG, "vocab.json")):
+            raise StartupError(f"the tokenizer folder '{folder}' has no {TOKENIZER}: {TOKENIZER_ADVICE}")
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    # It is whole by itself; which class wraps it is what the other file would say.
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / TOKENIZER))
+
+
+def _from_hub(name: str) -> Any:
     from transformers import AutoTokenizer
 
-    is_folder = Path(name).is_dir()
-    try:
-        return HubTokenizer(AutoTokenizer.from_pretrained(name, local_files_only=is_folder), name)
-    except (OSError, ValueError) as error:
-        raise StartupError(
-            f"the tokenizer '{name}' cannot be loaded ({summarize_error(error)}): "
-            f"it is not cached and the hub was not reached, or the folder has no tokenizer.json; {TOKENIZER_ADVICE}"
-        ) from error
+    return AutoTokenizer.from_pretrained(name)

@@ -26,6 +26,13 @@ DENSE_UP_TO = 4096
 FLA_GROUP = 16
 
 
+# Why a request for flash attention alone has no effect.
+FLASH_ONLY = {
+    "cuda": "cuda: its flash kernels take no mask, and every SDPA call here has one",
+    "cpu": "cpu: its flash kernel takes the mask, and is what any takes; where it cannot, nothing else is excluded",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttentionPaths:
     """Requested paths."""
@@ -74,7 +81,11 @@ def choose_paths(paths: AttentionPaths, *, device: str, seq_len: int) -> Effecti
         )
     selected, window = _selected(paths.selected, device, seq_len), _window(paths.window, device)
     return EffectivePaths(
-        as_requested(paths.prefill), selected, window, as_requested(paths.ranges), _sdpa(paths.sdpa, {selected.effective, window.effective})
+        as_requested(paths.prefill),
+        selected,
+        window,
+        as_requested(paths.ranges),
+        _sdpa(paths.sdpa, device, {selected.effective, window.effective}),
     )
 
 
@@ -99,13 +110,13 @@ def _window(requested: str, device: str) -> Choice:
     return Choice(requested, effective, f"{device}: {effective}")
 
 
-def _sdpa(requested: str, used: set[str]) -> Choice:
+def _sdpa(requested: str, device: str, used: set[str]) -> Choice:
     if requested == "any":
         return as_requested(requested)
     if "mask" not in used:
         return Choice(requested, "any", "no branch calls scaled_dot_product_attention; request selected=mask or window=mask")
     if requested == "flash":
-        return Choice(requested, "any", "flash attention takes no mask, and every SDPA call here has one")
+        return Choice(requested, "any", FLASH_ONLY.get(device, f"{device}: flash attention is not known to take the mask of these calls"))
     return as_requested(requested)
 
 

@@ -19,7 +19,7 @@ import torch
 
 from seatrial.core.files import BY_UMASK, write_text
 from seatrial.core.paths import AttemptPaths
-from seatrial.records.halt import Halt, write_halt
+from seatrial.records.halt import NAN_LOSS, SKIPPED_IN_A_ROW, Halt, write_halt
 from seatrial_workloads.common.distributed import RankContext
 from seatrial_workloads.common.effective import Choice, record
 from seatrial_workloads.common.train_log import is_due, is_logged
@@ -28,7 +28,8 @@ from seatrial_workloads.sparse_lm.results import ANOMALY, Row, RunFiles
 from seatrial_workloads.sparse_lm.settings import Settings
 from seatrial_workloads.sparse_lm.stopping import StepValues
 
-NAN_LOSS = "nan_loss"
+# The format whose loss is scaled, and whose steps are skipped where gradients overflow.
+LOSS_SCALED = "fp16"
 # Part of a layer → setting.
 PATH_SETTINGS = {
     "prefill": "prefill",
@@ -80,6 +81,8 @@ class Reporter:
         self._health: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self._fallbacks: dict[str, int] = {}
+        self._is_scaled = False
+        self._skipped = self._skipped_in_a_row = 0
         self.log.info(f"[boot] run {info.run_id} | torch {torch.__version__} | {self.ranks.device_name}")
         for note in info.notes:
             self.log.info(note)
@@ -98,6 +101,7 @@ class Reporter:
         if compression is not None and compression.effective != "none":
             log.info(f"[ddp] gradient compression enabled: {compression.effective}")
         dtype = choices["precision"].effective
+        self._is_scaled = dtype == LOSS_SCALED
         paths = ", ".join(f"{part} {choices[name].effective}" for part, name in PATH_SETTINGS.items())
         log.info(
             f"[model] {num_parameters:,} parameters | S {settings.seq_len} | batch {settings.batch_size} ({rows} per rank) "
@@ -126,17 +130,20 @@ class Reporter:
         """Every rank calls it for every step."""
         settings = self.settings
         tokens = settings.batch_size * settings.accumulate * settings.seq_len
-        has_norm = settings.grad_clip > 0
-        grad_norm, rest = (values.local[0], values.local[1:]) if has_norm else (None, values.local)
+        grad_norm, *rest = values.local
+        is_skipped = self._is_scaled and not math.isfinite(grad_norm)
+        self._skipped += is_skipped
+        self._skipped_in_a_row = self._skipped_in_a_row + 1 if is_skipped else 0
         row = Row(
             step=values.step + 1,
             loss=values.loss,
             lr=lr,
             toks_per_s=tokens / values.step_s,
-            grad_norm=grad_norm,
+            grad_norm=None if is_skipped else grad_norm,
             step_ms=values.step_s * 1000,
             data_wait_ms=values.data_wait_s * 1000,
             tokens=tokens,
+            skipped_in_a_row=self._skipped_in_a_row,
         )
         self._losses = [*self._losses[:1], values.loss]
         self.files.step(row)
@@ -150,23 +157,27 @@ class Reporter:
             self.files.fallbacks(row.step, self._fallbacks)
             self.log.timing(values.step, values.loss)
             self.probe.memory()
-        self._progress(row)
+        self._progress(values.step, row)
         if is_first or is_due(row.step, settings.memory_every):
             self.files.memory(f"step{row.step}")
 
     def _log_step(self, row: Row) -> None:
-        norm = "" if row.grad_norm is None else f" | grad_norm {row.grad_norm:.4f}"
+        norm = " | grad_norm overflow" if row.grad_norm is None else f" | grad_norm {row.grad_norm:.4f}"
+        norm += f" | skipped {self._skipped}" if self._skipped else ""
         speed = f"lr {row.lr:.2e} | toks/s {row.toks_per_s:.0f}{norm} | fetch {row.data_wait_ms:.1f}ms"
         self.log.info(f"step {row.step:04d} | loss {row.loss:.4f} | {speed}")
 
-    def _progress(self, row: Row) -> None:
-        """For heartbeats; the health of gates and selection stays that of the last logged step."""
+    def _progress(self, step: int, row: Row) -> None:
+        """For heartbeats, whose own step is a later one; the health of gates and selection stays that of the last logged step."""
         on_gpu = self.ranks.device.type == "cuda"
         self.probe.progress(
             run_id=self.info.run_id,
-            loss=row.loss,
+            figures_step=step,
+            loss=_plain([row.loss]),
             toks_per_s=round(row.toks_per_s, 1),
-            grad_norm=row.grad_norm,
+            grad_norm=None if row.grad_norm is None else _plain([row.grad_norm]),
+            skipped_steps=self._skipped,
+            skipped_in_a_row=row.skipped_in_a_row,
             dt_fetch_s=round(row.data_wait_ms / 1000, 6),
             gpu_mem_alloc=torch.cuda.memory_allocated() >> 20 if on_gpu else None,
             gpu_mem_reserved=torch.cuda.memory_reserved() >> 20 if on_gpu else None,
@@ -178,17 +189,27 @@ class Reporter:
         self.files.validation(step + 1, loss)
 
     def not_finite(self, values: StepValues) -> str:
-        """Rank 0 leaves .anomaly_type and .HALT; the sentence for the error."""
-        step = values.step + 1
+        """The sentence that ends the run where the loss of the step is not finite, or the gradients were not for too long; else empty. The
+        ranks have the same gradients, and agree. Rank 0 leaves .anomaly_type and .HALT."""
+        step, skipped = values.step + 1, self._skipped_in_a_row
+        if not values.is_finite:
+            reason = f"loss {values.loss} at step {step}"
+            sentence = f"the loss of step {step} is not finite ({values.loss}): all ranks end; look at the data and the learning rate"
+        elif skipped >= SKIPPED_IN_A_ROW:
+            reason = f"{skipped} steps in a row skipped, up to step {step}"
+            sentence = f"the gradients of {skipped} steps in a row overflow fp16, up to step {step}: all ranks end; use bf16 or fp32"
+        else:
+            return ""
         if self.ranks.rank == 0:
             write_text(self.context.run_dir / ANOMALY, f"{NAN_LOSS}\n", BY_UMASK)
-            reason = f"loss {values.loss} at step {step}"
             halt = Halt(anomaly=NAN_LOSS, run=self.info.run_id, attempt=self.info.attempt, reason=reason)
             write_halt(AttemptPaths(self.context.run_dir).watchdog_halt, halt)
-        return f"the loss of step {step} is not finite ({values.loss}): all ranks end; look at the data and the learning rate"
+        return sentence
 
     def end(self, status: str, why: str, steps: int) -> None:
         settings = self.settings
+        if self._skipped:
+            self.log.info(f"[scaler] {self._skipped} steps skipped: their gradients overflow fp16, and the loss scale was lowered")
         self.log.info(f"[end] step {steps:04d} | {why}")
         for name in ("gate_entropy_mean", "gate_max_mean"):
             if name in self._health:
@@ -204,6 +225,7 @@ class Reporter:
                 "batch_global": settings.batch_size,
                 "accumulate": settings.accumulate,
                 "lr": settings.lr,
+                "skipped_steps": self._skipped,
                 "loss_first": _plain(self._losses[:1]),
                 "loss_last": _plain(self._losses[-1:]),
             }

@@ -37,19 +37,23 @@ from seatrial.core.files import BY_UMASK, write_json, write_text
 from seatrial.machine.secrets import mask
 from seatrial.probe.loop import read_memory_mib
 from seatrial.probe.writer import LineFile
+from seatrial.records.halt import read_halt
 from seatrial_workloads.common.run_folder import EARLIER, check_no_live_run
+from seatrial_workloads.sparse_lm.stopping import predates_process
 
 TRAINING_CSV, VAL_CSV, STATISTICS_CSV = "training.csv", "val.csv", "k_stats.csv"
 FALLBACKS_CSV, DTYPES_TXT, OPTIMIZER_TXT = "fallback_counters.csv", "dtypes_report.txt", "opt_state_mb.txt"
 ENV_JSON, METRICS_JSON, ANOMALY, HALT = "env.json", "metrics.json", ".anomaly_type", ".HALT"
+STACKS = "stacks"
 ENVIRONMENT = ("CONFIG", "WORLD_SIZE", "RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 PREFIXES = ("NSA_", "NCCL_", "TORCH_", "PYTORCH_")
 # What a run leaves; anything else in the folder is the user's.
 OWN_FILES = re.compile(
     r"(training|val|k_stats|fallback_counters)\.csv|(dtypes_report|opt_state_mb)\.txt|(env|metrics|halt|sdpa_audit)\.json|(sdpa_audit|profile_summary)\.txt|profile_trace\.json"
-    r"|train\.log|mem_\w+\.(txt|json)|\.anomaly_type|\.HALT|gate_collapse_details\.json|tb|stacks|checkpoints"
+    r"|train\.log|mem_\w+\.(txt|json)|\.anomaly_type|\.HALT|gate_collapse_details\.json|tb|checkpoints|stacks/pid\d+\.txt"
 )
-OWN_RANK_FILES = re.compile(r"(?:heartbeat|events)_rank(\d+)\.jsonl")
+# Written before the ranks have met.
+OWN_RANK_FILES = re.compile(r"(?:(?:heartbeat|events)_|stacks/)rank(\d+)\.\w+")
 LAST_WINDOW = 50
 
 
@@ -62,15 +66,17 @@ class Row:
     lr: float
     toks_per_s: float
     grad_norm: float | None
+    """None in a step that the loss scaler skipped."""
     step_ms: float
     data_wait_ms: float
     tokens: int
+    skipped_in_a_row: int = 0
 
     def text(self, run_id: str) -> str:
         grad_norm = "" if self.grad_norm is None else f"{self.grad_norm:.6g}"
         return (
             f"{self.step},{self.loss:.6f},{self.lr:.6e},{self.toks_per_s:.0f},{grad_norm},{self.step_ms:.3f},"
-            f"{self.data_wait_ms:.3f},{self.tokens},{run_id}"
+            f"{self.data_wait_ms:.3f},{self.tokens},{self.skipped_in_a_row},{run_id}"
         )
 
 
@@ -215,22 +221,29 @@ class RunFiles:
 
 
 def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_checkpoints: bool) -> tuple[str, ...]:
-    """Move what an earlier run left in the folder; lines for the log. Each rank moves its own files, and rank 0 the rest: another rank may
-    have opened its files already."""
+    """Move what an earlier run left in the folder; lines for the log. Each rank moves its own files before it opens them, and rank 0 the
+    rest, which no rank writes before all have met: what another rank has opened already is never moved."""
     if not run_dir.is_dir():
         return ()
     check_no_live_run(run_dir, rank, "train.out_dir")
-    mine = [path for path in run_dir.iterdir() if _belongs_to(path.name, rank, world_size)]
-    mine = [path for path in mine if not (keep_checkpoints and path.name == CHECKPOINTS)]
+    names = [path.name for path in run_dir.iterdir()] + [f"{STACKS}/{path.name}" for path in (run_dir / STACKS).glob("*")]
+    kept = {*([CHECKPOINTS] if keep_checkpoints else []), *([HALT] if _is_meant_for_this_run(run_dir / HALT) else [])}
+    mine = [name for name in names if _belongs_to(name, rank, world_size) and name not in kept]
     if not mine:
         return ()
     folder = run_dir / EARLIER / _earlier_run_id(run_dir, rank)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in mine:
+    for name in mine:
         with contextlib.suppress(OSError):
-            os.replace(path, folder / path.name)
-    stale = (f"[halt] ignored a stale {HALT}: it was there before this run",) if any(path.name == HALT for path in mine) else ()
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(run_dir / name, folder / name)
+    stale = (f"[halt] ignored a stale {HALT}: it was there before this run",) if HALT in mine else ()
     return (f"[boot] the files of an earlier run are now in {folder}", *stale)
+
+
+def _is_meant_for_this_run(path: Path) -> bool:
+    """Whether somebody made it while this process was starting."""
+    halt = read_halt(path)
+    return halt is not None and not predates_process(halt)
 
 
 def _belongs_to(name: str, rank: int, world_size: int) -> bool:

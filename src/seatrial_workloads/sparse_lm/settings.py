@@ -6,6 +6,7 @@ The defaults are the toy of `configs/train_showcase.yaml`; the YAML keys of the 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,14 @@ DATASETS = ("synthetic", "fineweb_edu", "fineweb_edu_local")
 SCHEDULES = {"cosine": "linear_cosine", "constant": "linear_constant"}
 # Fields of ModelShape that a user sets; the vocabulary follows the tokenizer.
 SHAPE_FIELDS = tuple(field.name for field in dataclasses.fields(ModelShape) if field.name != "vocab_size")
+# Those that say how large the model is.
+SIZE_FIELDS = ("dim", "n_layers", "n_heads", "n_kv_groups", "d_k", "d_v")
 BYTE_VOCABULARY = 256
+# Beyond these a run that leaves no weights, or is of the default toy, is hardly meant.
+LONG_STEPS, TOY_STEPS = 2000, 200
+TOY_PARAMETERS = 10_000_000
+# Clocks of threads and of torch end far beyond it, with an error of their own.
+LONGEST_WAIT_S = 365 * 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +130,7 @@ class Settings:
     weight_decay: float = 0.01
     """Weight decay of AdamW."""
     grad_clip: float = 1.0
-    """Maximum gradient norm; 0 for no clipping."""
+    """Maximum gradient norm; 0 for no clipping, where the norm is reported all the same."""
     fused_adam: bool | None = None
     """torch's fused AdamW; never (null) decides by the device: fused on a GPU."""
     seed: int = 1337
@@ -184,6 +192,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be above 0")
+            if name.endswith("_s") and value is not None and value > LONGEST_WAIT_S:
+                raise ValueError(f"{name} is {value}; it must be {LONGEST_WAIT_S} or less, a year")
         self._check_together()
         parse_fault(self.fault)
         # Their own checks.
@@ -222,6 +232,32 @@ class Settings:
         if not num_gpus and self.device == "cuda":
             problems.append(("device", "device is cuda, but no usable GPU was found: use device=auto or cpu"))
         return problems
+
+
+def unsaved_problem(settings: Settings) -> str:
+    """Empty unless a long run would leave no checkpoint."""
+    every = settings.checkpoint_every
+    if settings.steps <= LONG_STEPS or (every is not None and every <= settings.steps):
+        return ""
+    when = "no checkpoint is configured" if every is None else f"the first checkpoint would be after step {every}"
+    return f"{settings.steps} steps, and {when}: the training would leave nothing"
+
+
+def toy_problem(settings: Settings) -> str:
+    """Empty unless a run of some length has a toy's size."""
+    parameters = settings.shape(BYTE_VOCABULARY).num_parameters
+    if settings.steps <= TOY_STEPS or parameters >= TOY_PARAMETERS:
+        return ""
+    return f"{settings.steps} steps of the default model, a toy of {parameters:,} parameters"
+
+
+def check_given(settings: Settings, given: Collection[str]) -> None:
+    """Of a plan, whose named settings are `given`; a ValueError for a long run that is hardly meant. Naming the key confirms it."""
+    unsaved, toy = unsaved_problem(settings), toy_problem(settings)
+    if unsaved and "checkpoint_every" not in given:
+        raise ValueError(f"{unsaved}; set checkpoint_every to {settings.steps} or less, or to null where none is wanted")
+    if toy and not set(SIZE_FIELDS) & set(given):
+        raise ValueError(f"{toy}; name its size ({', '.join(SIZE_FIELDS[:2])}, …), even where it is the default")
 
 
 def split_batch(batch_size: int, rank: int, world_size: int) -> range:

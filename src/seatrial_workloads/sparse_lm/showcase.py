@@ -18,9 +18,10 @@ from typing import Any
 
 from seatrial.core.errors import did_you_mean
 from seatrial.probe.identity import integer_variable, rank_and_world_size
-from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR, ENV_STACK_SIGNAL
+from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.errors import NotFinite, StartupError
+from seatrial_workloads.common.run_folder import check_writable
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run, read_config
 from seatrial_workloads.sparse_lm.settings import DATASETS, Settings
 from seatrial_workloads.sparse_lm.variables import VARIABLES, read_variables
@@ -152,22 +153,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(start: Start) -> None:
     from seatrial_workloads.sparse_lm.reporting import RunInfo
-    from seatrial_workloads.sparse_lm.results import set_earlier_run_aside
     from seatrial_workloads.sparse_lm.train import start_id, train
 
     by_harness = os.environ.get(ENV_RUN_DIR)
     run_dir = Path(by_harness or start.out_dir)
-    # Under the harness these are set.
+    # Under the harness it is set.
     run_id = os.environ.setdefault(ENV_RUN, start_id())
-    os.environ.setdefault(ENV_STACK_SIGNAL, "USR1")
     rank, world_size = rank_and_world_size(os.environ)
-    notes: tuple[str, ...] = ()
-    if not by_harness:
-        resumes_here = start.settings.resume_from is not None and Path(start.settings.resume_from).absolute().is_relative_to(
-            run_dir.absolute()
-        )
-        notes = set_earlier_run_aside(run_dir, rank, world_size, keep_checkpoints=resumes_here)
-        run_dir.mkdir(parents=True, exist_ok=True)
+    if start.save is not None and rank == 0:
+        check_save(start.save)
+    notes = () if by_harness else prepare_out_dir(run_dir, start.settings.resume_from, rank, world_size)
     info = RunInfo(
         run_id=run_id,
         attempt=integer_variable(os.environ, ENV_ATTEMPT, 1),
@@ -180,6 +175,26 @@ def run(start: Start) -> None:
         train(start.settings, run_dir, info)
     except NotFinite as error:
         sys.exit(f"{PROGRAM}: error: {error}")
+
+
+def check_save(path: Path) -> None:
+    """Refuse now what could not be written after the last step."""
+    check_writable(path.parent, "the folder of --save")
+    if path.exists() and not path.is_file():
+        raise StartupError(f"--save is {path}, and that is no file: name the file for the trained weights")
+
+
+def prepare_out_dir(run_dir: Path, resume_from: str | None, rank: int, world_size: int) -> tuple[str, ...]:
+    """Make room in train.out_dir; lines for the log. Nothing is moved unless the run can begin: the folder can be written, and what it
+    resumes from is there and whole."""
+    from seatrial_workloads.common.checkpoints import FOLDER, find_checkpoint
+    from seatrial_workloads.sparse_lm.results import set_earlier_run_aside
+
+    check_writable(run_dir, "train.out_dir")
+    # Resolved: a path with `..` or a symbolic link may lead here too.
+    resumed = find_checkpoint(Path(resume_from)).folder.resolve() if resume_from else None
+    keep = resumed is not None and resumed.is_relative_to((run_dir / FOLDER).resolve())
+    return set_earlier_run_aside(run_dir, rank, world_size, keep_checkpoints=keep)
 
 
 if __name__ == "__main__":

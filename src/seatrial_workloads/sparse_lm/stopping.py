@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from seatrial.core.paths import AttemptPaths
+from seatrial.probe.identity import process_t
 from seatrial.records.halt import Halt, read_halt
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.sparse_lm.settings import parse_fault
@@ -108,12 +109,16 @@ class Readout:
 
 
 class HaltPoll:
-    """Rank 0's look at `.HALT`, a few times a second. One of another run or attempt is reported once, and stops nobody."""
+    """Rank 0's look at `.HALT`, a few times a second. A stale one, of another run or attempt or from before this run, is reported once and
+    stops nobody."""
 
     def __init__(self, run_dir: Path, run_id: str, attempt: int, log: Callable[[str], None]) -> None:
         self._path, self._run_id, self._attempt, self._log = AttemptPaths(run_dir).watchdog_halt, run_id, attempt, log
         self._next_s = 0.0
         self._ignored: Halt | None = None
+        # By its time only where it is there already: the clock of a file server may differ from this host's.
+        left = read_halt(self._path)
+        self._left_t = left.written_t if left is not None and predates_process(left) else None
         self.found: Halt | None = None
 
     def wants_end(self, step: int) -> bool:
@@ -125,13 +130,23 @@ class HaltPoll:
 
     def _look(self) -> None:
         halt = read_halt(self._path)
-        if halt is None or halt == self._ignored:
+        if halt is None or (halt == self._ignored and halt.written_t == self._ignored.written_t):
             return
-        if halt.concerns(self._run_id, self._attempt):
-            self.found = halt
+        if not halt.concerns(self._run_id, self._attempt):
+            why = f"it is for run {halt.run or '?'}, attempt {halt.attempt}, not for this one"
+        elif not halt.run and halt.written_t == self._left_t:
+            why = "it is older than this run; touch it again to end this run"
         else:
-            self._ignored = halt
-            self._log(f"[halt] ignored {self._path.name}: it is for run {halt.run or '?'}, attempt {halt.attempt}, not for this one")
+            self.found = halt
+            return
+        self._ignored = halt
+        self._log(f"[halt] ignored {self._path.name}: {why}")
+
+
+def predates_process(halt: Halt) -> bool:
+    """Whether it was written before this process began; False where that is unknown."""
+    began_t = process_t()
+    return halt.written_t is not None and began_t is not None and halt.written_t < began_t
 
 
 class TermSignal:

@@ -24,6 +24,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
+from seatrial.records.halt import NAN_LOSS
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
 from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions
@@ -31,23 +32,22 @@ from seatrial_workloads.common.engines.ddp import DdpEngine
 from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_precision
-from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, shared_start_t
+from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, check_writable, shared_start_t
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
-from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, write_audit
+from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, sequential_pass_s, write_audit
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
 from seatrial_workloads.sparse_lm.compiled_step import REQUESTED, capture_step, compile_blocks, why_no_graph
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run
-from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text
+from seatrial_workloads.sparse_lm.data import Batch, open_text, start_text, validation_batches
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
-from seatrial_workloads.sparse_lm.reporting import NAN_LOSS, PATH_SETTINGS, Reporter, RunInfo
-from seatrial_workloads.sparse_lm.settings import SCHEDULES, SHAPE_FIELDS, Settings, parse_fault
+from seatrial_workloads.sparse_lm.reporting import PATH_SETTINGS, Reporter, RunInfo
+from seatrial_workloads.sparse_lm.settings import SCHEDULES, SIZE_FIELDS, Settings, parse_fault
 from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, HaltPoll, Readout, TermSignal, break_on_purpose
 
 # From here on the sequential reference takes minutes a step.
 SLOW_SEQUENTIAL = 1024
-SEQUENTIAL_SAMPLE = 64
 STEPS, TERM, HALT = "steps", "term", "halt"
 
 
@@ -58,8 +58,10 @@ def main(argv: list[str] | None = None) -> None:
     try:
         if rank_and_world_size(os.environ)[0] == 0:
             check_folder_unused(start.run_dir)
+        if not os.environ.get(ENV_RUN_DIR):
+            check_writable(start.run_dir, "--run-dir")
         if not os.environ.get(ENV_RUN_DIR) and not yes:
-            named = any(argument.partition("=")[0].removeprefix("--") in (*SHAPE_FIELDS, "settings") for argument in arguments)
+            named = any(argument.partition("=")[0].removeprefix("--") in (*SIZE_FIELDS, "settings") for argument in arguments)
             check_long_run(start.settings, is_named=named)
         info = RunInfo(run_id=os.environ.get(ENV_RUN) or start_id(), attempt=integer_variable(os.environ, ENV_ATTEMPT, 1))
         train(start.settings, start.run_dir, info)
@@ -79,9 +81,10 @@ def start_id() -> str:
 def train(settings: Settings, run_dir: Path, info: RunInfo) -> None:
     """One rank's training. Ends the process with an exit code of its own after a TERM, and after a `.HALT` before the last step."""
     check_fp16_has_gpu(settings.precision, settings.device)
+    stacks = AttemptPaths(run_dir).rank_stack(rank_and_world_size(os.environ)[0])
+    # Besides the probe's signal, and before the process group is joined, which may hang.
+    register_stack_signal("USR1", stacks)
     with rank_context(run_dir, settings.device, settings.steps, settings.group_timeout_s) as context:
-        stacks = AttemptPaths(run_dir).rank_stack(context.ranks.rank)
-        register_stack_signal("USR1", stacks)
         term = TermSignal(stacks)
         try:
             trainer = Trainer(settings, context, info, term)
@@ -146,7 +149,7 @@ class Trainer:
         self.text, changed = start_text(self.text, settings, self.ranks, self.log.info, self.start_step, position)
         if changed is not None:
             self.choices["dataset"] = changed
-        self.validation = self.text.validation() if settings.eval_every else []
+        self.validation = validation_batches(self.text, settings, self.ranks) if settings.eval_every else []
         if settings.eval_every and not self.validation:
             reason = "the dataset has too little text for a batch of validation"
             self.choices["eval_every"] = Choice(settings.eval_every, None, reason)
@@ -242,7 +245,8 @@ class Trainer:
         self.readout.restart_clock()
 
     def _put(self, step: int, loss: Tensor) -> None:
-        local = [] if self.engine.grad_norm is None else [self.engine.grad_norm]
+        assert self.engine.grad_norm is not None, "it is always measured"
+        local = [self.engine.grad_norm]
         if self.model.collects_statistics:
             local += self.model.statistics().values()
         wants_end = self.ranks.rank == 0 and self.halt.wants_end(step)
@@ -256,8 +260,8 @@ class Trainer:
             self.reporter.step(values, self.options.lr_at(values.step), is_first=is_first)
             if is_first:
                 self.reporter.files.optimizer_state(self.engine.optimizer_state_bytes())
-            if not values.is_finite and self.ended_by != NAN_LOSS:
-                self.ended_by, self.not_finite = NAN_LOSS, self.reporter.not_finite(values)
+            if self.ended_by != NAN_LOSS and (problem := self.reporter.not_finite(values)):
+                self.ended_by, self.not_finite = NAN_LOSS, problem
             elif values.terminates and self.ended_by == STEPS:
                 self.ended_by = TERM
             elif values.halts and self.ended_by == STEPS:
@@ -356,7 +360,10 @@ class Trainer:
         if on_gpu:
             name_in_nvtx(True)
         reason = "NVTX ranges and a profile" if on_gpu else "no CUDA: a profile with the same names, no NVTX"
-        self.choices["profile"] = Choice(True, "nvtx" if on_gpu else "profile", reason)
+        steps, needed = self.settings.steps - self.start_step, StepProfile.WARM_UP + StepProfile.PROFILED
+        if steps <= StepProfile.WARM_UP:
+            reason = f"no profile is taken: {steps} steps, and the first {StepProfile.WARM_UP} are never profiled; use {needed} or more"
+        self.choices["profile"] = Choice(True, "nvtx" if on_gpu else "profile" if steps > StepProfile.WARM_UP else False, reason)
         if self.ranks.rank == 0:
             self.profile = StepProfile(self.context.run_dir, self.info.run_id, self.start_step)
 
@@ -368,16 +375,14 @@ class Trainer:
         if self.settings.profile:
             self.ranks.barrier()
 
-    @torch.no_grad()
     def _warn_of_sequential(self) -> None:
-        tokens = torch.zeros(1, SEQUENTIAL_SAMPLE, dtype=torch.long, device=self.ranks.device)
-        began_s = time.monotonic()
-        self.model(tokens)
-        per_token_s = (time.monotonic() - began_s) / SEQUENTIAL_SAMPLE
-        # A backward pass takes about twice the forward.
-        expected_s = 3 * per_token_s * self.settings.seq_len * len(self.text.rows) * self.settings.accumulate
+        settings = self.settings
+        with self.precision.autocast(self.ranks.device):
+            pass_s = sequential_pass_s(self.model, len(self.text.rows), settings.seq_len, self.ranks.device)
+        # A backward pass takes about twice the forward, and recomputes it where it was not kept.
+        expected_s = pass_s * (4 if settings.gradient_checkpointing else 3) * settings.accumulate
         self.log.info(
-            f"[warning] the sequential prefill is a Python loop over {self.settings.seq_len} tokens: about {expected_s:.0f} s a step; "
+            f"[warning] the sequential prefill is a Python loop over {settings.seq_len} tokens: about {expected_s:.0f} s a step; "
             "unset NSA_PREFILL_BATCHED (prefill=batched) for the vectorised one"
         )
 
@@ -397,6 +402,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         min_lr_ratio=0.0,
         schedule=SCHEDULES[settings.lr_schedule],
         gradient_clipping=settings.grad_clip,
+        measure_grad_norm=True,
         mixed_precision=settings.mixed_precision,
         accumulate=settings.accumulate,
         fused_adam=settings.fused_adam,

@@ -6,6 +6,7 @@ training on as if it were would mislead), or is read by another program. An unkn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,9 +38,12 @@ def whole(text: str) -> int:
 
 def number(text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise NotUnderstood("a number") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise NotUnderstood("a finite number")
+    return value
 
 
 def compression(text: str) -> str:

@@ -35,7 +35,7 @@ RECORDED_SIGNATURES = {
     "deepspeed_not_installed": ("deepspeed_not_installed", "No module named 'deepspeed'"),
     "deepspeed_rank_killed": ("killed", "a rank was killed by signal 9"),
     "deepspeed_shm_comm_build": ("shm_comm_build", "Error building extension 'deepspeed_shm_comm'"),
-    "sft_refused": ("workload_refused", "sft: error: model 'mistralai/Mistral-7B-v0.1' must be downloaded"),
+    "sft_refused": ("trainer_refused", "sft: error: model 'mistralai/Mistral-7B-v0.1' must be downloaded"),
     "deepspeed_trainer_refused": ("trainer_refused", "train.py: error: dataset.manifest_path is data/other.tsv"),
     "driver_mismatch": ("driver_mismatch", "driver on your system is too old"),
     "driver_mismatch_nvml": ("driver_mismatch", "Driver/library version mismatch"),
@@ -108,6 +108,7 @@ RECORDED_SIGNATURES = {
     "store_timeout": ("store_timeout", "got error: wait timeout after 600000ms"),
     "store_timeout_hides_nothing": ("file_missing", "'/data/tokens.bin'"),
     "torchrun_bad_argument": ("bad_argument", "train.py: error: unrecognized arguments: --bz 8"),
+    "torchrun_bad_usage": ("bad_usage", "python -m seatrial_workloads.sparse_lm.train: error: dim is 0; it must be 1 or more"),
     "torchrun_disk_full": ("disk_full", "OSError: [Errno 28] No space left on device"),
     "torchrun_file_missing": ("file_missing", "No such file or directory: 'data/train.bin'"),
     "torchrun_host_oom": ("host_oom", "DefaultCPUAllocator: can't allocate memory"),
@@ -225,7 +226,16 @@ WORDINGS = {
     "cache_race": ("FileNotFoundError: Directory /hf/tok is neither a `Dataset` directory nor a `DatasetDict` directory.",),
     "hub_unreachable": ("requests.exceptions.ConnectionError: HTTPSConnectionPool('x'): Temporary failure in name resolution",),
     "read_only": ("tee: out/driver.log: Read-only file system",),
-    "loader_timeout": ("RuntimeError: DataLoader timed out after 120 seconds",),
+    "loader_timeout": (
+        "RuntimeError: DataLoader timed out after 120 seconds",
+        "sparse_lm: error: no batch of fineweb_edu within 60 s (loader_timeout_s, --loader-timeout): use dataset=fineweb_edu_local",
+        "train_showcase: error: opening fineweb_edu took longer than 60 s (loader_timeout_s, --loader-timeout): use …",
+    ),
+    "bad_argument": ("Error: No such option: --bz", "torchrun: error: ambiguous option: --n could match --nnodes, --nproc-per-node"),
+    "trainer_refused": (
+        "sft: error: strategy is fsdp, and LlamaModel has no list of decoder layers to shard: use strategy=ddp",
+        "contrastive: error: precision is 'fp16', and a CPU has no loss scaling for it: use precision=auto, bf16 or fp32, or a GPU",
+    ),
     "native_crash": (
         "bash: line 1:  4003 Segmentation fault      (core dumped) python train.py",
         "mpirun noticed that process rank 0 with PID 1 on node n1 exited on signal 11 (Segmentation fault).",
@@ -236,10 +246,15 @@ WORDINGS = {
         "RuntimeError: [unbound_buffer.cc:82] Timed out waiting 1800000ms for recv operation to complete",
         "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0. Original reason for failure was: watchdog timeout",
     ),
-    "peer_lost": ("ConnectionResetError: [Errno 104] the other side is gone",),
+    "peer_lost": (
+        "ConnectionResetError: [Errno 104] the other side is gone",
+        "sparse_lm: error: another rank got no first batch",
+        "sft: error: the checkpoint runs/a/checkpoints/ckpt_iter_9 could not be written (another rank failed to write; 12 MiB free): …",
+    ),
     "nan": (
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
         "FloatingPointError: Loss became not finite",
+        "train_showcase: error: the loss of step 41 is not finite (nan): all ranks end; look at the data and the learning rate",
     ),
     "gpu_busy": ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",),
     "op_build": (

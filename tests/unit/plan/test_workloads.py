@@ -142,3 +142,29 @@ def test_a_list_that_is_wrong_is_refused_by_its_key(value: list[Any]) -> None:
     with pytest.raises(PlanError, match=r"settings\.fast_paths"):
         mapping = {"name": "lists", "workload": "contrastive", "output": "out", "settings": {"fast_paths": value}}
         resolve_plan(plan_from_mapping(mapping, "x"), source="x", cwd=Path.cwd())
+
+
+SPARSE_LM = {"name": "a", "workload": "sparse_lm", "place": {"kind": "local", "ranks": 1}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "given", "problem"),
+    [
+        (201, {}, "201 steps of the default model, a toy of .*; name its size"),
+        (201, {"phi": "conv", "window": 32, "n_sel": 4}, "name its size"),
+        (201, {"dim": 128}, None),
+        (200, {}, None),
+        (2001, {"dim": 128}, "2001 steps, and no checkpoint is configured: .*; set checkpoint_every to 2001 or less, or to null"),
+        (2001, {"dim": 128, "checkpoint_every": None}, None),
+        (2001, {"dim": 128, "checkpoint_every": 2001}, None),
+    ],
+)
+def test_a_long_run_that_is_hardly_meant_is_refused_unless_the_plan_names_it(
+    tmp_path: Path, steps: int, given: dict[str, Any], problem: str | None
+) -> None:
+    plan = plan_from_mapping({**SPARSE_LM, "steps": steps, "settings": given}, "test")
+    if problem is None:
+        assert len(resolve_plan(plan, source="test", cwd=tmp_path).runs) == 1
+        return
+    with pytest.raises(PlanError, match=problem):
+        resolve_plan(plan, source="test", cwd=tmp_path)

@@ -209,6 +209,44 @@ def test_the_next_probe_of_a_process_takes_the_signal_over(ranks, tmp_path):
     assert not first.exists()
 
 
+@pytest.mark.parametrize("meanwhile", ["pass", "path.unlink()", "path.unlink(); path.touch()"], ids=["kept", "removed", "replaced"])
+def test_a_signal_registered_twice_for_one_path_still_dumps_there(ranks, meanwhile):
+    process = ranks.start(f"""
+        from pathlib import Path
+        from seatrial.probe.stacks import register_stack_signal
+        probe = Probe()
+        path = Path(os.environ["SEATRIAL_RUN_DIR"]) / "stacks" / "rank0.txt"
+        {meanwhile}
+        ready(register_stack_signal("USR2", path))
+        time.sleep(1000)
+    """)
+    assert line_of(process) == "USR2"
+    process.send_signal(signal.SIGUSR2)
+    assert "most recent call first" in ranks.dump()
+
+
+def test_two_signals_share_a_file_that_is_removed_with_the_last_of_them(ranks, tmp_path):
+    body = """
+        from seatrial.probe.stacks import register_stack_signal
+        from pathlib import Path
+        register_stack_signal("USR1", Path(os.environ["SEATRIAL_RUN_DIR"]) / "stacks" / "rank0.txt")
+        Probe().close()
+        Probe(os.environ["SECOND"])
+        ready()
+        sys.stdin.readline()
+    """
+    process = ranks.start(body, SECOND=str(tmp_path / "second"))
+    line_of(process)
+    process.send_signal(signal.SIGUSR1)
+    assert "most recent call first" in ranks.dump(), "the other signal has gone to another folder"
+    ranks.stack.unlink()
+    process = ranks.start(body, SECOND=str(tmp_path / "second"))
+    line_of(process)
+    go_on(process)
+    assert process.wait(TIMEOUT_S) == 0
+    assert not ranks.stack.parent.exists()
+
+
 def test_a_forked_worker_survives_the_signal_and_writes_nothing(ranks):
     process = ranks.start("""
         probe = Probe()

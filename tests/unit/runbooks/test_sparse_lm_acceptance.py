@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from seatrial.core.paths import StagesPaths
 from seatrial_runbooks.sparse_lm.acceptance import Row, Target, acceptance_rows, exit_code
-from seatrial_runbooks.sparse_lm.deliverables import main
+from seatrial_runbooks.sparse_lm.deliverables import main, write_deliverables
 
 STAGES = ("snapshot", "parity", "baseline", "buckets", "audit", "v2", "nvtx", "scaling", "fused", "long-run")
 V2, BUCKET, PROFILE = "selection v2 at least", "a bucket size selected", "the host's share"
@@ -31,9 +32,10 @@ def target(tmp_path: Path) -> Target:
     return Target(out=tmp_path, cpu=False)
 
 
-def note(out: Path, **not_run: str) -> None:
+def note(out: Path, exit_codes: dict[str, int] | None = None, **not_run: str) -> None:
     """stages.json with those that were not run, and why."""
-    records = {name: {"exit_code": None if name in not_run else 0, "why": not_run.get(name, "")} for name in STAGES}
+    codes = {**dict.fromkeys(STAGES, 0), **(exit_codes or {}), **dict.fromkeys(not_run)}
+    records = {name: {"exit_code": codes[name], "why": not_run.get(name, "")} for name in STAGES}
     write(StagesPaths(out).stages, {"name": "validation", "stages": records})
 
 
@@ -70,18 +72,103 @@ def test_a_failed_baseline_is_a_row_of_its_own(target: Target) -> None:
     assert (found.status, found.found, found.n) == ("FAIL", "1 of 1 failed", 1) and found.file.endswith("baseline/manifest.csv")
 
 
+GUARDS = "runbooks/sparse-lm/nsa/tests/test_performance_guards.py"
+MEASURED = "v2_performance_improvement: v1 46.55 ms, v2 0.467 ms, ratio {}x at (2, 256, 4, 32)\n"
+
+
 @pytest.mark.parametrize(
     ("log", "status", "found"),
     [
-        ("v2_performance_improvement: v1 46.55 ms, v2 0.359 ms, ratio 130x at (2, 256, 4, 32)\n", "PASS", "v1 46.55 ms"),
-        ("v2_performance_improvement: v1 46.55 ms, v2 0.900 ms, ratio 52x at (2, 256, 4, 32)\n", "FAIL", "ratio 52x"),
-        ("SKIPPED [1] f.py:1: NOT TESTED: no CUDA device, and the ratio …\n1 skipped in 1.0s\n", "NOT TESTED", "no CUDA device"),
-        ("ERROR f.py - ImportError: libcudart\n1 error in 1.0s\n", "FAIL", "the test printed no ratio: 1 error in 1.0s"),
+        (MEASURED.format("130.02") + f"PASSED {GUARDS}::test_v2_performance_improvement\n2 passed in 3s\n", "PASS", "ratio 130.02x"),
+        # Rounded up when printed: the test compared what it measured.
+        (MEASURED.format("100") + f"FAILED {GUARDS}::test_v2_performance_improvement - assert 99.6 >= 100.0\n", "FAIL", "ratio 100x"),
+        (f"SKIPPED [2] {GUARDS}:41: NOT TESTED: no CUDA device, and …\n2 skipped in 1.0s\n", "NOT TESTED", "no CUDA device, and …"),
+        (f"ERROR {GUARDS} - ImportError: libcudart\n1 error in 1.0s\n", "FAIL", "ImportError: libcudart"),
+        (f"PASSED {GUARDS}::test_v2_performance_improvement\n1 passed in 1.0s\n", "FAIL", "printed no ratio"),
+        (f"PASSED {GUARDS}::test_v2_does_not_wait_for_the_gpu\n1 passed in 1.0s\n", "FAIL", "no result of test_performance_guards.py"),
     ],
+    ids=["passed", "rounded", "skipped", "import", "no ratio", "another test"],
 )
-def test_the_ratio_of_v2_and_why_there_is_none(target: Target, log: str, status: str, found: str) -> None:
+def test_the_ratio_of_v2_is_judged_by_its_test(target: Target, log: str, status: str, found: str) -> None:
     write(target.log("v2"), log)
-    assert row(target, V2).status == status and found in row(target, V2).found
+    assert (row(target, V2).status, found in row(target, V2).found) == (status, True), row(target, V2)
+
+
+def test_each_row_depends_on_its_own_tests(target: Target) -> None:
+    dense, group = "attention equals dense", "the heads of a group"
+    note(target.out, exit_codes={"parity": 1})
+    write(
+        target.log("parity"),
+        "FAILED nsa/tests/test_equiv_small.py::test_a[1] - assert 0\nPASSED nsa/tests/test_group_consistency.py::test_b\n",
+    )
+    assert (row(target, dense).status, row(target, group).status) == ("FAIL", "PASS")
+    assert row(target, group).found == "1 passed" and "test_equiv_small.py::test_a[1]" in row(target, dense).found
+    write(target.log("parity"), "no tests ran in 0.01s\n")
+    assert row(target, group).status == "FAIL" and "no tests ran" in row(target, group).found
+
+
+FLEX = {"nsa.cmp.attn": "matmul", "nsa.sel.attn": "flex", "nsa.win.attn": "flex"}
+
+
+@pytest.mark.parametrize(
+    ("backends", "status", "found"),
+    [
+        (FLEX, "PASS", "nsa.sel.attn: flex"),
+        ({**FLEX, "nsa.win.attn": "math"}, "FAIL", "nsa.win.attn: math"),
+        ({}, "NOT TESTED", "no attention call of the selected and the window branch (no call at all)"),
+        ({"nsa.cmp.attn": "matmul", "nsa.sel.attn": "flex"}, "NOT TESTED", "no attention call of the window branch"),
+        ({**FLEX, "nsa.sel.attn": "matmul"}, "NOT TESTED", "no attention call of the selected branch"),
+    ],
+    ids=["kernels", "fallback", "nothing", "one branch", "gathered"],
+)
+def test_only_what_the_audit_saw_is_judged(target: Target, backends: dict[str, str], status: str, found: str) -> None:
+    calls = [{"stage": stage, "backend": backend} for stage, backend in backends.items()]
+    write(attempt(target, "audit") / "sdpa_audit.json", {"calls": calls})
+    audited = row(target, "attention backends")
+    assert audited.status == status and found in audited.found
+
+
+@pytest.mark.parametrize("cpu", [False, True])
+@pytest.mark.parametrize(("asked", "status"), [(1200, "FAIL"), (12, "NOT TESTED")])
+def test_too_few_steps_are_a_failure_unless_no_more_were_asked_for(target: Target, asked: int, cpu: bool, status: str) -> None:
+    finding = {
+        "kind": "criterion",
+        "criterion": {"metric": "steps_done", "at_least": 1200},
+        "verdict": "FAIL",
+        "text": "steps_done at least 1,200 steps: 12 steps in base_r1",
+        "evidence": [],
+    }
+    write(target.campaign("long-run").verdict, {"findings": [finding]})
+    write(attempt(target, "long-run") / "spec.json", {"steps": asked})
+    found = row(Target(out=target.out, cpu=cpu), "long run: steps_done")
+    assert found.status == status and "12 steps in base_r1" in found.found and "speed" not in found.found
+    assert ("asked for 12 steps only" in found.found) == (asked == 12)
+
+
+def test_tables_average_only_runs_that_ended_well_and_took_their_steps(target: Target) -> None:
+    def leave(run: str, steps: int, speed: float, outcome: str = "ok") -> None:
+        folder = target.campaign("buckets").folder / run / "attempt-1"
+        rows = "".join(f"{step},1,1,{speed},x\n" for step in range(1, steps + 1))
+        write(folder / "training.csv", f"step,loss,lr,toks_per_s,run_id\n{rows}")
+        write(folder / "spec.json", {"steps": 200})
+        write(folder / "outcome.json", {"outcome": outcome, "detail": "a rank was killed" if outcome != "ok" else ""})
+
+    leave("bucket25_r0", 200, 1000)
+    leave("bucket25_r1", 200, 1100)
+    leave("bucket25_r2", 199, 10, outcome="failed")
+    leave("bucket25_r3", 60, 10)
+    leave("bucket50_r0", 3, 10, outcome="stalled")
+    write_deliverables(target, [])
+    with open(target.out / "deliverables" / "bucket_table.csv", newline="") as source:
+        best, none = csv.DictReader(source)
+    assert (best["group"], best["runs"], best["mean_toks_per_s"]) == ("bucket25", "2", "1050")
+    assert (best["n_per_run"], best["window"]) == ("50; 50", "steps 151-200; steps 151-200")
+    assert (
+        "bucket25_r2 (failed: a rank was killed)" in best["left_out"]
+        and "bucket25_r3 (its table has 50 values up to step 60 of 200)" in best["left_out"]
+    )
+    assert (none["group"], none["runs"], none["mean_toks_per_s"]) == ("bucket50", "0", "")
+    assert "- bucket50_r0: stalled: a rank was killed" in (target.out / "deliverables" / "bucket_table.md").read_text()
 
 
 @pytest.mark.parametrize(

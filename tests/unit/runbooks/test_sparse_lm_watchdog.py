@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.machine.processes import read_start_ticks
 from seatrial.probe.identity import process_t
 from seatrial.records.halt import Halt, read_halt, write_halt
-from seatrial_runbooks.sparse_lm.rank_processes import signal_ranks
-from seatrial_runbooks.sparse_lm.training_csv import last_window, main
+from seatrial_runbooks.sparse_lm import rank_processes
+from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
+from seatrial_runbooks.sparse_lm.training_csv import last_window, main, read_table
 from seatrial_runbooks.sparse_lm.watchdog import Watchdog, WatchdogSettings, read_settings
 from seatrial_runbooks.sparse_lm.watched_run import RankProcess, WatchedRun
+from tests.waiting import wait_until
 
 DEAD_PID = 2**22 + 1
 
@@ -147,8 +150,38 @@ def test_figures_of_the_tables_are_judged(watched: Watched, fields: dict[str, fl
     assert (watched.folder / "gate_collapse_details.json").exists() == (anomaly == "gate_collapse")
 
 
+@pytest.mark.parametrize(
+    ("fields", "anomaly"),
+    [
+        ({"loss": "nan"}, "nan_loss"),
+        ({"grad_norm": 0.0}, "zero_grad"),
+        ({"gate_entropy_mean": 0.01, "gate_max_mean": 1.0}, "gate_collapse"),
+        ({"gate_entropy_mean": 1.05, "gate_max_mean": 0.4}, ""),
+    ],
+)
+def test_without_tables_the_figures_of_heartbeats_are_judged(watched: Watched, fields: dict[str, object], anomaly: str) -> None:
+    """As with NSA_DISABLE_CSV_LOGS=1. The step of a line is not that of its figures; a remark follows its message."""
+    for step in range(6):
+        figures = {"loss": 2.0, "toks_per_s": 9.0, "grad_norm": 0.4, "gate_step": step, **fields}
+        watched.beat(step + 1, msg="progress; loss is not finite since step 0", figures_step=step, **figures)
+        watched.check()
+    assert watched.anomaly == anomaly
+
+
+def test_what_was_not_reported_is_not_called_healthy(watched: Watched, process: subprocess.Popen[bytes]) -> None:
+    watched.beat(3, msg="progress", loss=2.0, toks_per_s=9.0)
+    watched.check()
+    watched.beat(4, phase="done")
+    process.kill()
+    process.wait()
+    assert watched.check() == 0
+    assert "no anomaly" not in watched.said[-1]
+    assert "healthy in steps, loss, throughput; gradient norm, gates not watched: the run reported none" in watched.said[-1]
+    assert "NSA_DISABLE_AUX_STATS" in watched.said[-1]
+
+
 def test_it_ends_with_its_run(watched: Watched, process: subprocess.Popen[bytes]) -> None:
-    watched.beat(3)
+    watched.beat(3, msg="progress", loss=2.0, toks_per_s=9.0, grad_norm=0.4, gate_entropy_mean=1.0)
     assert watched.check() is None
     watched.beat(4, phase="done")
     process.kill()
@@ -174,9 +207,46 @@ def test_a_pid_in_a_file_is_signalled_only_if_it_writes_there(tmp_path: Path, mo
         child.kill()
 
 
+def test_a_rank_that_answers_its_signal_at_once_has_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dump may be complete before the sender's next line."""
+    rank = RankProcess(rank=0, pid=1, start_ticks=1, signal="USR2")
+    paths = AttemptPaths(tmp_path)
+
+    def answer(asked: RankProcess) -> bool:
+        paths.stacks.mkdir()
+        paths.rank_stack(0).write_text("Thread 0x1 (most recent call first):\n")
+        return True
+
+    monkeypatch.setattr(rank_processes, "_writes_here", lambda paths, rank: True)
+    monkeypatch.setattr(rank_processes, "_ask", answer)
+    assert dump_stacks(paths, [rank]) == "by signal: rank 0 (pid 1)"
+
+
 def test_without_a_run_it_ends(watched: Watched) -> None:
     with pytest.raises(UsageError, match="NSA_WATCH_WAIT_S"):
         watched.check(after_s=601.0)
+
+
+def test_told_to_end_it_takes_a_last_look(watched: Watched, process: subprocess.Popen[bytes]) -> None:
+    """The trainer was refused, still runs, or has just ended."""
+    with pytest.raises(UsageError, match=r"before a run appeared in .*: see why the trainer did not start"):
+        watched.watchdog.leave()
+    watched.beat(3)
+    assert watched.watchdog.leave() == 130 and "nobody watches it" in watched.said[-1]
+    process.kill()
+    process.wait()
+    assert watched.watchdog.leave() == 2 and "ended before being done" in watched.said[-1]
+
+
+def test_term_ends_a_watchdog_that_waits_for_a_run(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "seatrial_runbooks.sparse_lm.watchdog", "--dir", str(tmp_path)]
+    status = "SigCgt:\t"
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as child:
+        term = 1 << (signal.SIGTERM - 1)
+        wait_until(lambda: int(Path(f"/proc/{child.pid}/status").read_text().partition(status)[2].split()[0], 16) & term, "its handler")
+        child.terminate()
+        assert child.wait(60) == 1 and child.stderr is not None
+        assert "told to end (TERM) before a run appeared" in child.stderr.read()
 
 
 def test_an_unknown_variable_or_flag_is_refused() -> None:
@@ -203,8 +273,10 @@ def test_one_written_by_hand_concerns_any_run(tmp_path: Path) -> None:
     found = read_halt(tmp_path / ".HALT")
     assert found is not None
     assert found.concerns("any", 7)
-    (tmp_path / ".HALT").write_text("")
-    assert read_halt(tmp_path / ".HALT") is None
+    for text in ("", "stop, the disk is full"):
+        (tmp_path / ".HALT").write_text(text)
+        found = read_halt(tmp_path / ".HALT")
+        assert found == Halt(anomaly="by_hand", reason=text) and found.written_t == (tmp_path / ".HALT").stat().st_mtime
     assert read_halt(tmp_path / "none") is None
 
 
@@ -227,6 +299,30 @@ def test_the_window_is_the_last_steps_of_the_last_run(tmp_path: Path, text: str,
 
     assert (window.n, window.mean, window.first_step, window.last_step) == expected
     assert str(tmp_path) in window.text
+
+
+@pytest.mark.parametrize(
+    ("last", "warning"),
+    [
+        ("101,2.5,1e-4,300,run", "it is used, and may have been cut (101,2.5,1e-4,300,run)"),
+        # Cut within a column, a number or the run's id.
+        ("101,2.5,1e-4", "is no whole row: it is left out"),
+        ("101,2.5,1e-,300,run", "is no whole row: it is left out"),
+        ("101,2.5,1e-4,300,ru", "is no whole row: it is left out"),
+        ("", ""),
+    ],
+)
+def test_a_last_line_without_a_line_end_is_used_if_it_is_a_row_and_never_silently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], last: str, warning: str
+) -> None:
+    (tmp_path / "training.csv").write_text(f"step,loss,lr,toks_per_s,run_id\n{ROWS}{last}")
+
+    assert main([str(tmp_path / "training.csv"), "--steps", "50"]) == 0
+    printed = capsys.readouterr()
+    assert f"window=steps {'52-101' if 'used' in warning else '51-100'}" in printed.out
+    assert (warning in printed.err) if warning else not printed.err
+    # A watchdog reads beside the writer: such a line is for its next look.
+    assert len(read_table(tmp_path / "training.csv").rows) == 100
 
 
 def test_a_short_window_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

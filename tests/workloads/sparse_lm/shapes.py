@@ -8,6 +8,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from seatrial_workloads.sparse_lm.attention import SparseAttention
+from seatrial_workloads.sparse_lm.ops import naive
+from seatrial_workloads.sparse_lm.ops.compressed import block_scores, compressed, pool
+from seatrial_workloads.sparse_lm.ops.layout import Heads, create_layout, document_starts
+from seatrial_workloads.sparse_lm.ops.selection import select
+from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths
 from seatrial_workloads.sparse_lm.shape import ModelShape
 
 LENGTHS = (1, 63, 64, 65, 111, 257)
@@ -56,6 +62,28 @@ def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance:
         assert torch.isfinite(one).all(), f"tensor {index} has values that are not finite"
         difference, largest = (one.float() - other.float()).abs().max(), other.float().abs().max()
         assert difference <= tolerance * largest, f"tensor {index} differs by {difference:.2e}, its maximum is {largest:.2e}"
+
+
+def assert_whole_agrees(
+    shape: ModelShape, seq_len: int, *, packed: bool, selected: str, device: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Three branches, gated, in `dtype` against the fp32 reference with the blocks that they selected: the output, and the gradients of
+    queries, keys, values and gates."""
+    starts = document_starts(documents(2, seq_len).to(device)) if packed else None
+    (query, *first), (_, *second), (_, *third) = (tensors(shape, seq_len, seed) for seed in range(3))
+    keys, values = zip(first, second, third, strict=True)
+    logits = torch.randn(2, shape.n_kv_groups, seq_len, 3, generator=torch.Generator().manual_seed(1))
+    inputs = [tensor.to(device, dtype) for tensor in (query, *keys, *values)] + [torch.softmax(logits, dim=-1).to(device)]
+    heads = Heads(*inputs)
+    by_group = compressed(heads.query, pool(heads.cmp_key, shape), pool(heads.cmp_value, shape), shape, starts)[1]
+    ids = select(block_scores(by_group, shape), shape, starts)
+    expected = with_gradients(
+        lambda *parts: naive.sparse_attention(Heads(*parts), shape, starts=starts, ids=ids), [tensor.float() for tensor in inputs]
+    )
+    paths = choose_paths(AttentionPaths(selected=selected), device=device, seq_len=seq_len)
+    assert paths.selected.effective == selected
+    layout = create_layout(shape, paths, seq_len, heads.query.device, documents(2, seq_len).to(device) if packed else None)
+    assert_close(with_gradients(lambda *parts: SparseAttention(shape).batched(Heads(*parts), layout)[0], inputs), expected, tolerance)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +14,19 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
+from seatrial.collect.diagnosis import diagnose  # noqa: E402
 from seatrial_workloads.common.errors import StartupError  # noqa: E402
 from seatrial_workloads.sparse_lm import data as data_module  # noqa: E402
 from seatrial_workloads.sparse_lm import documents  # noqa: E402
-from seatrial_workloads.sparse_lm.data import PackedDocuments, Prefetcher, SyntheticRows, open_text, start_text, within  # noqa: E402
+from seatrial_workloads.sparse_lm.data import (  # noqa: E402
+    PackedDocuments,
+    Prefetcher,
+    SyntheticRows,
+    open_text,
+    start_text,
+    validation_batches,
+    within,
+)
 from seatrial_workloads.sparse_lm.documents import ByteTokenizer, LocalFiles, is_validation, load_tokenizer  # noqa: E402  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings, split_batch  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks  # noqa: E402
@@ -57,6 +68,18 @@ def test_ranks_share_the_documents_and_none_is_read_twice(tmp_path, small_blocks
     assert sorted(text for own in read for text in own) == sorted(TEXTS)
     assert min(map(len, read)) > len(TEXTS) / world_size / 2
     assert list(files.read(0, world_size, skip=7)) == read[0][7:]
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_ranks_share_the_documents_of_one_small_file(tmp_path, world_size):
+    files = LocalFiles(jsonl(tmp_path / "a.jsonl", TEXTS))
+    assert len(files.blocks) == 1
+    read = [list(files.read(rank, world_size)) for rank in range(world_size)]
+    assert [read[place % world_size][place // world_size] for place in range(len(TEXTS))] == TEXTS
+    assert list(files.read(1, world_size, skip=7)) == read[1][7:]
+    jsonl(tmp_path / "a.jsonl", TEXTS[:1])
+    with pytest.raises(StartupError, match="rank 1 has no document to train on: add text, or use fewer ranks"):
+        next(PackedDocuments(LocalFiles(tmp_path), ByteTokenizer(), seq_len=8, rows=1).batches(1, 2))
 
 
 def test_a_rank_opens_only_its_blocks(tmp_path, small_blocks, monkeypatch):
@@ -147,8 +170,9 @@ def test_a_hub_that_never_answers_is_named_by_what_waits_for_it(monkeypatch, set
     monkeypatch.setattr(data_module, "HubStream", wait)
     original = data_module.load_tokenizer
     monkeypatch.setattr(data_module, "load_tokenizer", lambda name: original(name) if name == "byte" else wait())
-    with pytest.raises(StartupError, match=named):
+    with pytest.raises(StartupError, match=named) as refused:
         open_text(Settings(**settings, loader_timeout_s=0.2, seq_len=16), ALONE, print)
+    assert diagnose(1, [f"train_showcase: error: {refused.value}"]).signature == "loader_timeout"
 
 
 def test_a_loader_that_never_yields_ends_before_step_1_unless_synthetic_text_may_take_its_place(tmp_path):
@@ -156,8 +180,9 @@ def test_a_loader_that_never_yields_ends_before_step_1_unless_synthetic_text_may
     settings = Settings(dataset="fineweb_edu_local", local_path=str(tmp_path), fault="no_batch", loader_timeout_s=0.2, seq_len=16)
     text, dataset = open_text(settings, ALONE, print)
     assert dataset.effective == "fineweb_edu_local"
-    with pytest.raises(StartupError, match=r"no batch of fineweb_edu_local within 0.2 s"):
+    with pytest.raises(StartupError, match=r"no batch of fineweb_edu_local within 0.2 s") as refused:
         start_text(text, settings, ALONE, print, 0, None)
+    assert diagnose(1, [f"sparse_lm: error: {refused.value}"]).signature == "loader_timeout"
 
 
 def test_synthetic_text_in_place_of_a_dataset_is_recorded_as_such(tmp_path):
@@ -171,17 +196,69 @@ def test_synthetic_text_in_place_of_a_dataset_is_recorded_as_such(tmp_path):
         open_text(Settings(batch_size=1), cpu_ranks(0, 2, OtherFailed), print)
 
 
-def test_a_gpt2_style_tokenizer_comes_from_a_folder_and_a_missing_one_is_one_sentence(tmp_path, monkeypatch):
+def test_opening_and_the_first_batch_share_the_loader_timeout(tmp_path):
+    jsonl(tmp_path / "a.jsonl", TEXTS)
+    settings = Settings(dataset="fineweb_edu_local", local_path=str(tmp_path), fault="no_batch", loader_timeout_s=3600.0, seq_len=16)
+    text, _ = open_text(settings, ALONE, print)
+    text.opened_in_s = 3599.99
+    with pytest.raises(StartupError, match=r"no batch of fineweb_edu_local within 3600 s .*, 3600\.0 s of them to open it"):
+        start_text(text, settings, ALONE, print, 0, None)
+
+
+def test_validation_batches_have_the_loader_timeout(tmp_path, monkeypatch):
+    jsonl(tmp_path / "a.jsonl", TEXTS)
+    settings = Settings(dataset="fineweb_edu_local", local_path=str(tmp_path), loader_timeout_s=0.2, seq_len=16, eval_batches=1)
+    text, _ = open_text(settings, ALONE, print)
+    assert len(validation_batches(text, dataclasses.replace(settings, loader_timeout_s=60.0), ALONE)) == 1
+    monkeypatch.setattr(text, "validation", threading.Event().wait)
+    with pytest.raises(StartupError, match=r"reading the validation batches of fineweb_edu_local took longer than 0\.2 s"):
+        validation_batches(text, settings, ALONE)
+    with pytest.raises(StartupError, match="another rank cannot read"):
+        monkeypatch.setattr(text, "validation", list)
+        validation_batches(text, settings, cpu_ranks(0, 2, OtherFailed))
+
+
+def test_a_gpt2_style_tokenizer_comes_from_a_folder_and_what_is_missing_is_one_true_sentence(tmp_path, monkeypatch):
     tokenizers = pytest.importorskip("tokenizers")
     pytest.importorskip("transformers")
-    bpe = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "<|endoftext|>": 2}, []))
-    bpe.save(str(tmp_path / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    loaded = load_tokenizer(str(tmp_path))
-    assert (loaded.vocab_size, loaded.separator, loaded.encode("abba")) == (3, 2, [0, 1, 1, 0])
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def folder(name: str, vocabulary: dict[str, int], config: dict[str, str] | None) -> str:
+        (tmp_path / name).mkdir()
+        tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [])).save(str(tmp_path / name / "tokenizer.json"))
+        if config is not None:
+            (tmp_path / name / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **config}))
+        return str(tmp_path / name)
+
+    letters = {"a": 0, "b": 1}
+    for name in (
+        folder("both", {**letters, "</s>": 2}, {"eos_token": "</s>"}),
+        folder("tokenizer.json alone", {**letters, "<|endoftext|>": 2}, None),
+    ):
+        loaded = load_tokenizer(name)
+        assert (loaded.vocab_size, loaded.separator, loaded.encode("abba")) == (3, 2, [0, 1, 1, 0])
+    # The variable is read at import.
+    monkeypatch.setattr(pytest.importorskip("huggingface_hub").constants, "HF_HUB_OFFLINE", True)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(StartupError, match="cannot be loaded") as error:
-        load_tokenizer(str(tmp_path / "empty"))
-    assert "\n" not in str(error.value)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "tokenizer.json").write_text("{}")
+    for name, problem in (
+        (str(tmp_path / "empty"), r"folder '.*empty' has no tokenizer\.json: give a local folder"),
+        (str(tmp_path / "broken"), r"cannot be loaded \(.*\): give a local folder"),
+        (str(tmp_path / "broken" / "tokenizer.json"), "is a file: give the folder that has it"),
+        (folder("no end", letters, None), r"neither <\|endoftext\|> nor an eos_token .*: name one as eos_token in its tokenizer_config"),
+        ("no_such_tokenizer", "there is no such folder here, and neither the cache nor the hub gave it"),
+    ):
+        with pytest.raises(StartupError, match=problem) as error:
+            load_tokenizer(name)
+        assert "\n" not in str(error.value) and ("the hub" in str(error.value)) == (name == "no_such_tokenizer")
+
+
+def test_retries_of_the_hub_are_not_printed_unless_asked_for(monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    before = hub.utils.logging.get_verbosity()
+    with documents.quiet_hub():
+        assert hub.utils.logging.get_verbosity() == logging.ERROR
+    assert hub.utils.logging.get_verbosity() == before
+    monkeypatch.setenv("HF_HUB_VERBOSITY", "info")
+    with documents.quiet_hub():
+        assert hub.utils.logging.get_verbosity() == before

@@ -222,6 +222,12 @@ def test_paths(requested: dict[str, str], device: str, seq_len: int, effective: 
         assert choice.reason
 
 
+@pytest.mark.parametrize(("device", "reason"), [("cuda", "take no mask"), ("cpu", "takes the mask")])
+def test_why_flash_alone_has_no_effect_depends_on_the_device(device: str, reason: str) -> None:
+    choice = choose_paths(AttentionPaths(sdpa="flash", selected="mask", window="mask"), device=device, seq_len=64).sdpa
+    assert (choice.effective, reason in choice.reason) == ("any", True)
+
+
 def test_choices_name_every_layer() -> None:
     choices = create().choices(SEQ_LEN)
     assert choices["layers.1.selected"].effective == "mask"

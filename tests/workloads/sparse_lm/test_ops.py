@@ -21,6 +21,7 @@ from tests.workloads.sparse_lm.shapes import (  # noqa: E402
     LENGTHS,
     SHAPES,
     assert_close,
+    assert_whole_agrees,
     documents,
     poisoned,
     small,
@@ -143,6 +144,15 @@ def test_branches_that_reach_everything_are_causal_attention(seq_len: int) -> No
     assert_close(with_gradients(lambda *qkv: masked.window(*qkv, shape), inputs), expected)
     assert_close(with_gradients(lambda *qkv: masked.selected(*qkv, bits, shape), inputs), expected)
     assert_close(with_gradients(lambda *qkv: gathered.selected(*qkv, ids, shape), inputs), expected)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize("selected", ["mask", "gather"])
+@pytest.mark.parametrize(("seq_len", "packed"), [(257, False), (111, True)])
+def test_the_whole_agrees_given_the_same_blocks(seq_len: int, packed: bool, selected: str, dtype: torch.dtype, tolerance: float) -> None:
+    """tests/gpu has the same with FlexAttention, at production size."""
+    shape = SHAPES["production blocks"]
+    assert_whole_agrees(shape, seq_len, packed=packed, selected=selected, device="cpu", dtype=dtype, tolerance=tolerance)
 
 
 def test_the_whole_is_the_gated_sum_of_its_branches() -> None:

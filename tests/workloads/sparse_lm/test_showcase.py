@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.run_folder import check_writable
 from seatrial_workloads.sparse_lm.config import check_long_run
 from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings, split_batch
-from seatrial_workloads.sparse_lm.showcase import read_start
+from seatrial_workloads.sparse_lm.showcase import check_save, read_start
 from seatrial_workloads.sparse_lm.variables import VARIABLES
 
 CONFIGS = Path(__file__).parents[3] / "runbooks" / "sparse-lm" / "configs"
@@ -68,6 +69,11 @@ def test_flags_come_before_variables_and_variables_before_the_file():
         ([], {"NSA_DDP_BUCKETS_MB": "3"}, "did you mean 'NSA_DDP_BUCKET_MB'"),
         ([], {"NSA_PREFILL_BATCHED": "yess"}, "expected 1 or 0"),
         ([], {"NSA_DDP_COMPRESS": "int8"}, "expected bf16, fp16 or none"),
+        ([], {"NSA_LR": "nan"}, "^NSA_LR is 'nan'; expected a finite number$"),
+        ([], {"NSA_DDP_BUCKET_MB": "nan"}, "NSA_DDP_BUCKET_MB is 'nan'"),
+        ([], {"NSA_PG_TIMEOUT_MIN": "-inf"}, "NSA_PG_TIMEOUT_MIN is '-inf'"),
+        ([], {"NSA_LR": "fast"}, "expected a finite number"),
+        ([], {"NSA_PG_TIMEOUT_MIN": "1e300"}, "group_timeout_s is 6e[+]301; it must be 31536000 or less"),
         ([], {"NSA_USE_FA2": "1"}, "no FlashAttention 2 path"),
         ([], {"NSA_FORCE_BRANCH": "cmp"}, "it changes the model"),
         ([], {"NSA_SDPA_FLASH_ONLY": "1", "NSA_SDPA_NO_FLASH": "1"}, "contradict each other"),
@@ -116,6 +122,40 @@ def test_a_long_run_needs_a_checkpoint_and_a_named_model_or_yes():
     check_long_run(Settings(steps=200), is_named=False)
     with pytest.raises(StartupError, match=r"toy of 254,\d+ parameters"):
         check_long_run(Settings(steps=201), is_named=False)
+
+
+def test_folders_that_cannot_be_written_are_refused_before_anything_starts(tmp_path):
+    (tmp_path / "file").touch()
+    for check, named in (
+        (
+            lambda: check_writable(tmp_path / "file" / "out", "train.out_dir"),
+            "^train.out_dir is .*out, and no file can be written",
+        ),
+        (lambda: check_save(tmp_path / "file" / "model.pt"), r"^the folder of --save is .* \(File exists\): use another folder"),
+        (lambda: check_save(tmp_path), "^--save is .*, and that is no file: name the file"),
+    ):
+        with pytest.raises(StartupError, match=named):
+            check()
+    check_save(tmp_path / "new" / "model.pt")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"), [(["--phi", "conv", "--window", "32"], False), (["--dim=128"], True), (["--n_layers", "1"], True), ([], False)]
+)
+def test_only_its_size_names_the_model(tmp_path, monkeypatch, argv, named):
+    pytest.importorskip("torch")
+    from seatrial_workloads.sparse_lm import train
+
+    monkeypatch.delenv("SEATRIAL_RUN_DIR", raising=False)
+    monkeypatch.setattr(train, "train", lambda *args: None)
+    arguments = ["--steps", "300", "--run-dir", str(tmp_path), *argv]
+    if named:
+        train.main(arguments)
+        return
+    with pytest.raises(SystemExit, match="300 steps of the default model, a toy"):
+        train.main(arguments)
+    train.main([*arguments, "--yes"])
 
 
 @pytest.mark.parametrize(("rows", "world_size", "expected"), [(2, 2, [1, 1]), (5, 2, [3, 2]), (8, 3, [3, 3, 2]), (1, 1, [1])])

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import json
+import math
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from unittest import mock
@@ -15,6 +19,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
+from seatrial.collect.diagnosis import diagnose  # noqa: E402
 from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial.records.halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
@@ -23,6 +28,7 @@ from seatrial_workloads.common.effective import Choice, as_requested  # noqa: E4
 from seatrial_workloads.common.engines import EngineOptions, ddp  # noqa: E402
 from seatrial_workloads.common.engines.step_graph import unchanged  # noqa: E402
 from seatrial_workloads.common.precision import Precision  # noqa: E402
+from seatrial_workloads.sparse_lm import audit  # noqa: E402
 from seatrial_workloads.sparse_lm import model as model_module  # noqa: E402
 from seatrial_workloads.sparse_lm import train as trainer_module  # noqa: E402
 from seatrial_workloads.sparse_lm.audit import backend_of, summarize_trace  # noqa: E402
@@ -32,6 +38,8 @@ from seatrial_workloads.sparse_lm.paths import choose_paths  # noqa: E402
 from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo, fallback_counts  # noqa: E402
 from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
+from seatrial_workloads.sparse_lm.showcase import prepare_out_dir  # noqa: E402
+from seatrial_workloads.sparse_lm.stopping import HaltPoll  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE  # noqa: E402
 from tests.workloads.ranks import events, run_module  # noqa: E402
 from tests.workloads.sparse_lm.trainings import RUN_ID, TINY, WHOLE, losses, rows, run  # noqa: E402
@@ -102,6 +110,8 @@ def test_a_loss_that_is_not_finite_on_one_rank_ends_both(two_ranks):
     assert rows(folder)[2]["loss"] == "nan"
     assert {path.name for path in (folder / "checkpoints").glob("ckpt*")} == {"ckpt_iter_0", "ckpt_iter_1"}
     assert json.loads((folder / "metrics.json").read_text())["status"] == "nan_loss"
+    sentence = (folder / "train.log").read_text().splitlines()[-1].partition(" | ")[2]
+    assert diagnose(1, [f"sparse_lm: error: {sentence}"]).signature == "nan"
 
 
 @pytest.mark.slow
@@ -111,6 +121,8 @@ def test_halt_ends_all_ranks_at_the_same_step_and_a_stale_one_none(two_ranks):
     assert steps == [2, 2]
     assert "ended by .HALT: gate_collapse" in (two_ranks / "halted" / "train.log").read_text()
     assert (two_ranks / "halted" / "checkpoints" / "ckpt_iter_1").is_dir(), "where checkpoints are configured, one is left"
+    assert ended(two_ranks, "touched") == ["halt", "halt"]
+    assert "ended by .HALT: by_hand" in (two_ranks / "touched" / "train.log").read_text()
     assert ended(two_ranks, "stale") == ["steps", "steps"]
     assert "[halt] ignored .HALT: it is for run another-run" in (two_ranks / "stale" / "train.log").read_text()
 
@@ -165,8 +177,22 @@ def test_the_effective_model_is_printed_before_the_first_step(alone):
 
 def test_the_audit_names_the_backend_that_ran(alone):
     calls = json.loads((alone / "sdpa_audit.json").read_text())["calls"]
-    assert {call["backend"] for call in calls} == {"flash"} and all("for_cpu" in call["call"] for call in calls)
-    assert "[sdpa-audit] " in (alone / "train.log").read_text()
+    # Two layers; the forward once more where backward recomputes it.
+    assert {call["stage"]: (call["backend"], call["count"]) for call in calls} == {
+        "nsa.cmp.attn": ("matmul", 4),
+        "nsa.sel.attn": ("flash", 4),
+        "nsa.win.attn": ("flash", 4),
+        "nsa.sel.attn (backward)": ("flash", 2),
+        "nsa.win.attn (backward)": ("flash", 2),
+    }, "each attention of a layer has its row"
+    assert all("for_cpu" in call["call"] for call in calls if call["backend"] == "flash")
+    assert re.search(r"\[sdpa-audit\] nsa\.cmp\.attn +matmul +matmul +4", (alone / "train.log").read_text())
+
+
+def test_gathered_blocks_are_matmuls_in_the_audit(tmp_path):
+    run(ALONE, tmp_path, {**TINY, "steps": 1, "selected_path": "gather", "sdpa_audit": True})
+    calls = json.loads((tmp_path / "sdpa_audit.json").read_text())["calls"]
+    assert {call["backend"] for call in calls if call["stage"] == "nsa.sel.attn"} == {"matmul"}
 
 
 def test_flex_attention_is_compiled_in_a_pause_before_the_first_step(tmp_path, monkeypatch):
@@ -310,6 +336,39 @@ def test_a_profile_has_the_share_of_the_host_the_stages_and_the_frames_with_time
     assert summarize_trace([*frames, *others], main_thread=7)[0].startswith("host share 100.0 % (no GPU")
 
 
+def test_a_run_too_short_for_a_profile_says_that_none_was_taken(tmp_path):
+    run(ALONE, tmp_path, {**TINY, "steps": 3, "profile": True})
+    log = (tmp_path / "train.log").read_text()
+    assert effective(tmp_path, "profile")[1] is False
+    assert "no profile is taken: 3 steps, and the first 3 are never profiled; use 6 or more" in log
+    assert "[profile] none was taken: the run ended before step 4" in log and not (tmp_path / "profile_summary.txt").exists()
+
+
+def test_the_time_of_the_sequential_reference_is_that_of_its_length(tmp_path, monkeypatch):
+    """A token costs 1 s, and a hundredth more for each before it."""
+    now_s = [0.0]
+
+    def prefill(*args):
+        now_s[0] += sum(1 + at / 100 for at in args[-1])
+
+    monkeypatch.setattr(audit, "prefill", prefill)
+    monkeypatch.setattr(audit.time, "monotonic", lambda: now_s[0])
+    model = model_module.SparseLM(Settings(**TINY).shape(256))
+    for seq_len in (32, 2048):
+        expected_s = 2 * sum(1 + at / 100 for at in range(seq_len))
+        assert audit.sequential_pass_s(model, 2, seq_len, torch.device("cpu")) == pytest.approx(expected_s)
+
+
+@pytest.mark.parametrize(("checkpointing", "expected"), [(False, 36), (True, 48)])
+def test_the_sequential_reference_warns_before_step_1(tmp_path, monkeypatch, checkpointing, expected):
+    monkeypatch.setattr(trainer_module, "SLOW_SEQUENTIAL", 32)
+    monkeypatch.setattr(trainer_module, "sequential_pass_s", lambda *args: 6.0)
+    settings = {"prefill": "sequential", "steps": 1, "accumulate": 2, "batch_size": 1, "gradient_checkpointing": checkpointing}
+    run(ALONE, tmp_path, {**TINY, **settings})
+    before = (tmp_path / "train.log").read_text().partition("step 0001")[0]
+    assert f"a Python loop over 32 tokens: about {expected} s a step" in before
+
+
 @pytest.mark.parametrize(
     ("call", "kernel", "backend"),
     [
@@ -338,6 +397,35 @@ def test_bf16_keeps_fp32_weights_unless_pure_ones_are_requested(tmp_path):
         weights = torch.load(tmp_path / mixed / "checkpoints" / "ckpt_iter_1" / "model.pt", weights_only=True)["model"]
         assert {value.dtype for value in weights.values()} == {torch.float32 if mixed == "autocast" else torch.bfloat16}
     assert losses(tmp_path / "pure") == pytest.approx(losses(tmp_path / "autocast"), rel=0.02)
+
+
+def test_without_clipping_the_gradient_norm_is_the_same_and_still_reported(tmp_path):
+    for name, clip in (("clipped", 1e9), ("off", 0.0)):
+        run(ALONE, tmp_path / name, {**TINY, "steps": 3, "grad_clip": clip})
+    norms = [[float(row["grad_norm"]) for row in rows(tmp_path / name)] for name in ("off", "clipped")]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5) and min(norms[0]) > 0
+    assert "grad_norm" in (tmp_path / "off" / "heartbeat_rank0.jsonl").read_text()
+
+
+@pytest.mark.parametrize(("backoff", "ended_by"), [(0.5, "steps"), (0.999, "nan_loss")])
+def test_steps_that_a_loss_scaler_skips_are_counted_and_only_an_overflow_that_lasts_ends_the_run(tmp_path, monkeypatch, backoff, ended_by):
+    """fp16 as on a GPU before bf16, here on the CPU: the scale begins far beyond the range of fp16."""
+    monkeypatch.setattr(trainer_module, "choose_precision", lambda requested, lowest: Precision(requested, "fp16", ""))
+    scaler = functools.partial(torch.amp.GradScaler, init_scale=2.0**30, backoff_factor=backoff)
+    monkeypatch.setattr(ddp.torch.amp, "GradScaler", scaler)
+    assert run(ALONE, tmp_path, {**TINY, "steps": 32, "batch_size": 2, "grad_clip": 1.0 if backoff == 0.5 else 0.0}) == ended_by
+    table, log = rows(tmp_path), (tmp_path / "train.log").read_text()
+    skipped = [row for row in table if not row["grad_norm"]]
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["skipped_steps"] == len(skipped) > 0 and f"[scaler] {len(skipped)} steps skipped" in log
+    in_a_row = list(itertools.accumulate((not row["grad_norm"] for row in table), lambda before, now: before + 1 if now else 0, initial=0))
+    assert [int(row["skipped_in_a_row"]) for row in table] == in_a_row[1:] and max(in_a_row) > 5
+    assert (tmp_path / ".anomaly_type").exists() == (ended_by == "nan_loss") == (max(in_a_row) >= 25)
+    assert all(math.isfinite(float(row["loss"])) for row in table)
+    if ended_by == "nan_loss":
+        sentence = log.splitlines()[-1].partition(" | ")[2]
+        assert sentence.startswith("the gradients of 25 steps in a row overflow fp16, up to step 25: all ranks end")
+        assert diagnose(1, [f"sparse_lm: error: {sentence}"]).signature == "nan"
 
 
 def test_another_model_or_text_cannot_resume(alone, tmp_path):
@@ -377,6 +465,7 @@ def test_term_ends_the_training_with_a_checkpoint(tmp_path, monkeypatch):
 def test_a_second_run_in_a_folder_sets_the_first_aside(alone, tmp_path):
     for name in ("training.csv", ".HALT", "events_rank0.jsonl", "events_rank1.jsonl", "events_rank5.jsonl"):
         (tmp_path / name).write_text('{"run": "first"}\n')
+    os.utime(tmp_path / ".HALT", (1, 1))
     (tmp_path / "notes.txt").write_text("the user's")
     (tmp_path / "checkpoints").mkdir()
     notes = set_earlier_run_aside(tmp_path, 0, 2, keep_checkpoints=True)
@@ -385,3 +474,68 @@ def test_a_second_run_in_a_folder_sets_the_first_aside(alone, tmp_path):
         ".HALT", "events_rank0.jsonl", "events_rank5.jsonl", "training.csv",
     ]  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == {"earlier", "notes.txt", "checkpoints", "events_rank1.jsonl"}
+
+
+@pytest.mark.parametrize("way", ["{out}", "{out}/../out/checkpoints/ckpt_iter_2", "{link}", "{link}/checkpoints"])
+def test_a_run_resumes_from_its_own_folder_by_any_path_to_it(alone, tmp_path, way):
+    out, link = tmp_path / "out", tmp_path / "link"
+    shutil.copytree(alone, out)
+    link.symlink_to(out)
+    notes = prepare_out_dir(out, way.format(out=out, link=link), 0, 1)
+    assert "earlier run" in notes[0] and not (out / "training.csv").exists()
+    assert (out / "checkpoints" / "ckpt_iter_2").is_dir(), "what it resumes from stays"
+
+
+def test_nothing_is_moved_where_the_checkpoint_is_missing_or_damaged(alone, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(alone, out)
+    before = sorted(out.rglob("*"))
+    (out / "checkpoints" / "ckpt_iter_2" / "model.pt").write_bytes(b"cut")
+    for source, problem in ((out / "checkpoints" / "ckpt_iter_2", "is damaged"), (tmp_path / "none", "no such folder")):
+        with pytest.raises(CheckpointError, match=problem):
+            prepare_out_dir(out, str(source), 0, 1)
+    assert sorted(out.rglob("*")) == before
+    # One of another folder is no reason to keep this one's.
+    prepare_out_dir(out, str(alone), 0, 1)
+    assert not (out / "checkpoints").exists() and list(out.glob("earlier/*/checkpoints"))
+
+
+@pytest.mark.parametrize("text", ["", "out of quota, stop please", "halt: by hand\n"])
+def test_a_halt_file_made_by_hand_ends_the_run_that_had_begun(tmp_path, text):
+    path, said = tmp_path / ".HALT", []
+    path.write_text(text)
+    os.utime(path, (1, 1))
+    poll = HaltPoll(tmp_path, RUN_ID, 1, said.append)
+    poll._look()
+    poll._look()
+    assert poll.found is None and said == ["[halt] ignored .HALT: it is older than this run; touch it again to end this run"]
+    # By another clock than this host's, too.
+    os.utime(path, (2, 2))
+    poll._look()
+    assert poll.found is not None and poll.wants_end(0)
+    assert poll.found.anomaly == ("by hand" if "halt:" in text else "by_hand")
+    assert poll.found.reason == ("" if "halt:" in text else text)
+    # Made while the ranks were starting, it is neither moved with an earlier run's files nor stale.
+    path.unlink()
+    path.write_text(text)
+    assert set_earlier_run_aside(tmp_path, 0, 1, keep_checkpoints=False) == () and path.exists()
+    poll = HaltPoll(tmp_path, RUN_ID, 1, said.append)
+    poll._look()
+    assert poll.found is not None
+
+
+def test_rank_0_moves_nothing_that_another_rank_of_this_run_has_opened(tmp_path):
+    """In a new folder as in one with stacks of an earlier run; each rank moves its own, before it opens them."""
+    own = ("events_rank1.jsonl", "heartbeat_rank1.jsonl", "stacks/rank1.txt")
+    (tmp_path / "stacks").mkdir()
+    for name in own:
+        (tmp_path / name).touch()
+    assert set_earlier_run_aside(tmp_path, 0, 2, keep_checkpoints=False) == ()
+    assert not (tmp_path / "earlier").exists() and all((tmp_path / name).exists() for name in own)
+    for name in ("rank0.txt", "rank2.txt", "pid77.txt"):
+        (tmp_path / "stacks" / name).touch()
+    set_earlier_run_aside(tmp_path, 0, 2, keep_checkpoints=False)
+    assert [path.name for path in (tmp_path / "stacks").iterdir()] == ["rank1.txt"]
+    assert len(list((tmp_path / "earlier" / "unknown" / "stacks").iterdir())) == 3
+    set_earlier_run_aside(tmp_path, 1, 2, keep_checkpoints=False)
+    assert not any((tmp_path / name).exists() for name in own)

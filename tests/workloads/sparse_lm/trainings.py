@@ -81,6 +81,11 @@ def main() -> None:
             if ranks.rank == 0:
                 write_halt(folder / name / ".HALT", Halt(anomaly="gate_collapse", run=run_id, attempt=1))
             ended[name] = run(ranks, folder / name, {**TINY, "steps": 6, "checkpoint_every": 100})
+        if ranks.rank == 0:
+            (folder / "touched").mkdir()
+            (folder / "touched" / ".HALT").touch()
+        ranks.barrier()
+        ended["touched"] = run(ranks, folder / "touched", {**TINY, "steps": 6})
     (folder / f"ended_rank{ranks.rank}.json").write_text(json.dumps(ended))
 
 

@@ -367,6 +367,7 @@ ACTIONS = {
     "exception": f"Read the traceback in launcher.log; {COMMAND_AT_HEAD}.",
     "exit_code": f"Read the end of launcher.log; {COMMAND_AT_HEAD}.",
     "bad_argument": f"Fix the arguments: the program at the beginning of that line does not take them. In launcher.log, {COMMAND_AT_HEAD}.",
+    "bad_usage": f"Fix the arguments as the line says. In launcher.log, {COMMAND_AT_HEAD}.",
     "program_missing": "Install the program, or add its folder to PATH.",
     "port_in_use": "End the process that holds the port (`ss -ltnp` names it), or set another one (MASTER_PORT_BASE).",
     "no_slot": "Name GPUs that `nvidia-smi -L` lists (INCLUDE).",

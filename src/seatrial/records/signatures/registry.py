@@ -55,6 +55,8 @@ class Signature:
     """Printed by ranks when another one has died: it counts only where there is no other sign."""
     echo: bool = False
     """An after-effect that only reports that another rank is gone: it counts only where there is no other after-effect."""
+    after_usage: bool = False
+    """It counts only where the program has printed its usage shortly before."""
     outranks: bool = False
     """It counts before every other sign, wherever it is: ranks on a broken GPU fail in many ways."""
     caution: str = ""

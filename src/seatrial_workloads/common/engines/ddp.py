@@ -120,9 +120,10 @@ class DdpEngine:
                 group["lr"] = lr
 
     def _update(self) -> None:
-        if self._options.gradient_clipping:
+        clipping = self._options.gradient_clipping
+        if clipping or self._options.measure_grad_norm:
             self._scaler.unscale_(self._optimizer)
-            self.grad_norm = nn.utils.clip_grad_norm_(self._parameters, self._options.gradient_clipping)
+            self.grad_norm = nn.utils.clip_grad_norm_(self._parameters, clipping) if clipping else total_norm(self._parameters)
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()
@@ -219,6 +220,11 @@ def cast_parameters(model: nn.Module, dtype: torch.dtype) -> None:
     """Weights only: tables in buffers (of rotary angles, say) keep their precision."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
+
+
+def total_norm(parameters: list[nn.Parameter]) -> Tensor:
+    """Of all gradients together."""
+    return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
 
 
 def compressed_all_reduce(dtype: torch.dtype) -> Callable[[object, Any], torch.futures.Future[Tensor]]:

@@ -50,8 +50,8 @@ class DdpOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Optimiser, schedule and checkpoint options; those of `ddp`, `accumulate` and `fused_adam` apply to DDP only, the fields from
-    `zero_stage` on to DeepSpeed only."""
+    """Optimiser, schedule and checkpoint options; those of `ddp`, `accumulate`, `fused_adam` and `measure_grad_norm` apply to DDP only, the
+    fields from `zero_stage` on to DeepSpeed only."""
 
     lr: float
     """Learning rate of AdamW at the end of the warm-up."""
@@ -68,6 +68,8 @@ class EngineOptions:
     """Warm-up (logarithmic, as DeepSpeed's, or linear) and what follows: cosine decay or a constant rate."""
     gradient_clipping: float = 1.0
     """Maximum gradient norm; 0 for no clipping."""
+    measure_grad_norm: bool = False
+    """Compute the norm where nothing is clipped, too; ddp only."""
     exclude_frozen: bool = True
     """Leave frozen weights out of checkpoints."""
     micro_batch: int = 1
@@ -127,7 +129,8 @@ class Engine(Protocol):
     cannot_compile: str | None
     """Why torch.compile cannot work with it; None where it can."""
     grad_norm: Tensor | None
-    """Norm of the last step's gradients before clipping, on the device; None where it was not computed."""
+    """Norm of the last step's gradients before clipping, on the device; None where it was not computed. Where the loss is scaled, a norm
+    that is not finite is that of a step which the scaler skipped."""
 
     def forward(self, **inputs: Any) -> Tensor:
         """The loss in the effective precision; also used for validation, under torch.no_grad."""

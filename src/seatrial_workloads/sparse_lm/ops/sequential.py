@@ -57,11 +57,18 @@ def decode(heads: Heads, cache: LayerCache) -> Tensor:
 
 
 def prefill(
-    heads: Heads, pooled_key: Tensor, pooled_value: Tensor, shape: ModelShape, starts: Tensor | None, to_ranges: Callable[..., Tensor]
+    heads: Heads,
+    pooled_key: Tensor,
+    pooled_value: Tensor,
+    shape: ModelShape,
+    starts: Tensor | None,
+    to_ranges: Callable[..., Tensor],
+    tokens: range | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(batch, heads, S, d_v), one token at a time, and the selected token ranges (batch, S, groups, n_sel, 2)."""
+    """(batch, heads, S, d_v), one token at a time, and the selected token ranges (batch, S, groups, n_sel, 2). Only those in `tokens`, if
+    given."""
     outputs, ranges = [], []
-    for at in range(heads.query.shape[2]):
+    for at in range(heads.query.shape[2]) if tokens is None else tokens:
         output, selected = _one_token(
             heads, pooled_key, pooled_value, shape, None if starts is None else starts[:, at : at + 1], to_ranges, at
         )

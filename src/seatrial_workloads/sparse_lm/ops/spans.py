@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import torch
 
+# The attention of each branch, within the procedure's own stages.
+COMPRESSED, SELECTED, WINDOW = "nsa.cmp.attn", "nsa.sel.attn", "nsa.win.attn"
 _nvtx = False
 
 
