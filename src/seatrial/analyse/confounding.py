@@ -172,6 +172,12 @@ def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
     return tuple(_no_effect_text(pair, [name], by_bundle=False) for name in names)
 
 
+def settings_apart(a: Group, b: Group) -> tuple[str, ...]:
+    """Settings that were requested unlike and differ in effect, as far as that is known."""
+    pair = _Pair(_side(a), _side(b))
+    return tuple(name for name in pair.requested_unlike if pair.differs(name))
+
+
 def reported_by_one(a: Group, b: Group) -> str:
     """Which settings only one of them reports; empty where there is none that matters."""
     if not (_reports(a) or _reports(b)):

@@ -229,6 +229,8 @@ class Criterion:
     metric: str
     scope: str
     """`campaign`, `every_run`, `every_group` or `winner` (the recommended group where no winner is proven)."""
+    group: str = ""
+    """With scope `winner`: the group that is judged in place of the recommended one; empty for that one."""
     at_most: float | None = None
     at_least: float | None = None
     unit: str = ""
