@@ -148,7 +148,7 @@ class Trainer:
         with contextlib.nullcontext() if is_idle else self.probe.pause("compile"):
             if self.settings.torch_compile:
                 self.choices["torch_compile"] = compile_tower(self.model, self.engine, self.settings, self.ranks, self._inputs)
-            self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks.device, self.policies.precision)
+            self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks, self.policies.precision)
         self.choices |= compile_details(self.settings, self.choices["torch_compile"])
         if self.settings.torch_compile and self.choices["torch_compile"].effective:
             self.recompiles = RecompileWatch(self.choices["torch_compile"])

@@ -50,7 +50,7 @@ def choose_formats(settings: Settings, ranks: Ranks) -> Formats:
     precision = choose_precision(settings.precision, lowest)
     if precision.effective == "fp16":
         raise StartupError(f"{precision.reason}, and this workload has no loss scaling: use precision=fp32, or a newer GPU")
-    return Formats(precision=precision, attention=choose_attention(settings.attn_impl, precision.effective, lowest))
+    return Formats(precision=precision, attention=choose_attention(settings.attn_impl, precision.effective, lowest, ranks))
 
 
 def build_tokenizer(settings: Settings) -> PreTrainedTokenizerBase:

@@ -44,21 +44,31 @@ def apply_fast_paths(model: SpeechTextModel, settings: Settings, device: torch.d
     return choices
 
 
-def capture_tower(model: SpeechTextModel, settings: Settings, device: torch.device, precision: Precision) -> Choice:
+def capture_tower(model: SpeechTextModel, settings: Settings, ranks: Ranks, precision: Precision) -> Choice:
     """CUDA graphs of the tower, compiled or not, for batches of the longest slice. No earlier step may be referenced: its gradients would
-    be bound to a stream that is not captured."""
-    choice = choose_part(settings, TOWER_GRAPH, "no GPU" if device.type != "cuda" else "")
+    be bound to a stream that is not captured. If one rank cannot capture it, none uses graphs."""
+    choice = choose_part(settings, TOWER_GRAPH, "no GPU" if ranks.device.type != "cuda" else "")
     if not choice.effective:
         return choice
     graphed = GraphedTower(model.tower, model.paths.speech)
+    problem = ranks.agreed_problem(_try_capture(graphed, model, settings, ranks.device, precision), "another rank could not capture it")
+    if problem is not None:
+        return choose_part(settings, TOWER_GRAPH, problem)
+    model.paths.speech = graphed
+    return choice
+
+
+def _try_capture(
+    graphed: GraphedTower, model: SpeechTextModel, settings: Settings, device: torch.device, precision: Precision
+) -> str | None:
+    """Why it failed; None where it did not."""
     try:
         with torch.no_grad():
             features = model.paths.front_end(torch.zeros(settings.micro_batch, longest_samples(settings), device=device))
         graphed.capture(features, torch.autocast(device.type, precision.dtype, enabled=precision.effective != "fp32", cache_enabled=False))
     except RuntimeError as error:
-        return choose_part(settings, TOWER_GRAPH, summarize_error(error))
-    model.paths.speech = graphed
-    return choice
+        return summarize_error(error)
+    return None
 
 
 def choose_part(settings: Settings, part: str, reason: str) -> Choice:
