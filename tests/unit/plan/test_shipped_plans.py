@@ -274,6 +274,12 @@ def test_phase_c_and_d_need_a_phase_b_that_passed(name: str) -> None:
     assert {run.place.devices for run in phase_b.runs} == {run.place.devices for run in _stage1(name).runs}
 
 
+def test_compiled_and_plain_both_run_the_tower_as_graphs_of_the_trainer() -> None:
+    """Or what graphs gain would pass for what compiling gains."""
+    paths = {run.settings["torch_compile"]: run.settings["fast_paths"] for run in _stage1("phase-c-compile").runs}
+    assert paths == dict.fromkeys((False, True), "equal:front_end,positions,text_graph,tower_graph")
+
+
 def test_a_plan_of_bundles_names_the_group_that_its_acceptance_judges() -> None:
     """The recommended group may be another one: flash_attention_2 would pass for ZeRO 0 over ZeRO 1."""
     judged = {
