@@ -25,7 +25,7 @@ from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver_output import InVariables, logged_to, notes, plan_terms_as_variables
 from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, alike_notes, plan_mappings
-from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names, unknown_names
+from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, setting_names, shortened_names
 
 NAME = "run_stage1_ab_bench.sh"
 TRAINER_WORKLOAD = "contrastive"
@@ -212,8 +212,8 @@ def _drive(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
 
 def name_warnings(environ: Mapping[str, str], variables: Variables) -> list[str]:
     """A line for each unknown name that resembles the driver's, and for those that IGNORE_UNKNOWN lets pass."""
-    passed = unknown_names(environ) if variables["IGNORE_UNKNOWN"] else []
-    ignored = [f"{text.partition('; IGNORE_UNKNOWN')[0]}; ignored, IGNORE_UNKNOWN is 1" for text in passed]
+    passed = setting_names(environ, VARIABLES) if variables["IGNORE_UNKNOWN"] else []
+    ignored = [f"{text}; ignored, IGNORE_UNKNOWN is 1" for text in passed]
     return [f"[WARN] {text}" for text in [*ignored, *shortened_names(environ, VARIABLES)]]
 
 
