@@ -3,8 +3,8 @@
     OUTPUT_ROOT=outputs/bench_4090_phaseB_diag INCLUDE=localhost:0,1 ./scripts/run_phaseb_4090_stability.sh
 
 In: the driver's variables; the matrix and TIMING_RANK_SCOPE=all are fixed, three have their own defaults. Out: the campaign's folder and
-the check's table; exit code 0 stable, 2 not, 3 not known, 1 wrong use, 130 interrupted. The two groups are two plans, as two driver commands would
-create: in one plan their hashes would differ, and finished runs would be repeated.
+the check's table; exit code 0 stable, 2 not, 3 not known, 1 wrong use, 130 interrupted. The two groups are two plans, as two driver
+commands would create: in one plan their hashes would differ, and finished runs would be repeated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Phase B acceptance: are the sentinel groups of a campaign stable enough to go on to tuning?
 
 In: a campaign's run_manifest.tsv, Seatrial's or the original scripts', with the runs' gpu_telemetry.csv and train.log, and thresholds. Out:
-a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else a `[FAIL]` line per reason. GPUs that take turns
-and ratios persistently above 2 fail a group whatever its figures are; where they could not be looked for, an `[INCONCLUSIVE]` line says so and
-nothing passes, as with the ready criteria `stage1_stability`.
+a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else a `[FAIL]` line per reason. GPUs that take
+turns and ratios persistently above 2 fail a group whatever its figures are; where they could not be looked for, an `[INCONCLUSIVE]` line
+says so and nothing passes, as with the ready criteria `stage1_stability`.
 
 ./scripts/check_phaseb_stability.py --output-root outputs/bench_4090_phaseB_diag --groups sweep_z0_mb128_nw6_pf4
 

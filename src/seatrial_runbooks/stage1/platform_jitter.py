@@ -98,12 +98,14 @@ def _turns(paths: AttemptPaths) -> tuple[str, bool]:
 
 def _is_without_gpus(paths: AttemptPaths) -> bool:
     """Of a run of ours: fewer than two GPUs, so that none can take turns; False where that is not known, as of the original's runs."""
+    spec, provenance = read_json(paths.spec), read_json(paths.provenance)
+    if spec is None or provenance is None:
+        return False
     try:
-        spec, provenance = read_json(paths.spec), read_json(paths.provenance)
         place = spec["place"]
         named = sum(len(host["devices"]) for host in place["hosts"]) or len(place["devices"]) * max(1, place["nodes"])
         on_cpu = not provenance["gpu_uuid_list"] or spec["settings"].get("device") == "cpu"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return False
     return named < 2 if named else on_cpu
 

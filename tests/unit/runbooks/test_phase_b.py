@@ -395,7 +395,13 @@ def test_what_could_not_be_looked_at_does_not_pass(tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize(
     ("devices", "uuids", "device", "is_known"),
-    [((), "", "auto", True), (("0",), "a", "auto", True), ((), "a;b", "cpu", True), (("0", "1"), "", "auto", False), ((), "a", "auto", False)],
+    [
+        ((), "", "auto", True),
+        (("0",), "a", "auto", True),
+        ((), "a;b", "cpu", True),
+        (("0", "1"), "", "auto", False),
+        ((), "a", "auto", False),
+    ],
 )
 def test_ranks_without_two_gpus_take_no_turns(tmp_path: Path, devices: tuple[str, ...], uuids: str, device: str, is_known: bool) -> None:
     attempt = RunPaths(tmp_path / "z0_r1").attempt(1)
