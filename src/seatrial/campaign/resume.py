@@ -34,6 +34,7 @@ from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named
 
 HEAD_BYTES = 16384
+RESUME_FROM = re.compile(r"\bresume_from=(?!null$)\S")
 # From provenance.json to the first line of a run: the agents of many hosts start in between.
 LONGEST_START_S = 3600.0
 
@@ -100,9 +101,14 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         if started and started.from_start:
             break
         linked.add(started.from_attempt if started else None)
-    if left_behind:
+    if left_behind and not _names_a_checkpoint(spec):
         raise RefusedError(left_behind)
     return Resumption(skipped=tuple(skipped)) if skipped else None
+
+
+def _names_a_checkpoint(spec: RunSpec) -> bool:
+    """Whether the run is told itself what to go on from, as trainers of ours are by `resume_from`: then that was decided."""
+    return bool(spec.settings.get("resume_from")) or any(RESUME_FROM.search(argument) for argument in spec.workload.args)
 
 
 def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, changed: str, spec: RunSpec) -> str:

@@ -247,6 +247,12 @@ def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to
     second = write_stopped(tmp_path, 2, spec=CHANGED)
     files.write_json(second.resume, to_json(resumed))
     assert start_of(tmp_path, CHANGED) == resumed
+    # Told itself what to go on from, as by TRAIN_RESUME_FROM of the driver, it is not asked again.
+    by_key = replace(CHANGED, hash="key", workload=replace(SPEC.workload, args=("++train.resume_from=out/ckpt_iter_500",)))
+    by_setting = replace(CHANGED, hash="setting", settings={"resume_from": "out/ckpt_iter_500"})
+    assert start_of(tmp_path, by_key) is None and start_of(tmp_path, by_setting) is None
+    with pytest.raises(RefusedError):
+        start_of(tmp_path, replace(CHANGED, hash="none", settings={"resume_from": None}))
     # Run as it was, it goes on from its own.
     assert start_of(tmp_path) == Resumption(**where)  # type: ignore[arg-type]
 
