@@ -59,8 +59,18 @@ def judge(
         findings=findings,
         statements=statements(facts),
         partial=bool(facts.pending),
+        confounded=_allowed_confounding(facts),
         notes=_notes(facts, selected=len(ran | set(pending))),
     )
+
+
+def _allowed_confounding(facts: Facts) -> tuple[str, ...]:
+    """What confounds groups that were ranked, or compared for a criterion, because that was allowed."""
+    if not facts.ranking.allow_confounded:
+        return ()
+    compared = [one.confounded for one in facts.comparisons.values() if not isinstance(one, str)]
+    ranked = [place.confounded for place in facts.ranking.groups if not place.is_best]
+    return tuple(dict.fromkeys(text for text in (*ranked, *compared) if text))
 
 
 def _finding(number: int, criterion: Criterion, facts: Facts) -> Finding:

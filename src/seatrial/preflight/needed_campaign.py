@@ -74,6 +74,8 @@ def _verdict_problem(needs: NeededCampaign) -> str:
         return f"it was not judged by {needs.ready}"
     if verdict.partial:
         return f"{verdict.verdict.value} so far, and runs of it are still to be run"
+    if verdict.verdict is Verdict.PASS and verdict.confounded:
+        return f"it is {Verdict.PASS.value} with confounded groups compared all the same ({verdict.confounded[0]}): report it without"
     if verdict.verdict is Verdict.PASS:
         return ""
     reasons = [finding.text.rstrip(".") for finding in judged if finding.verdict is not Verdict.PASS]

@@ -292,4 +292,7 @@ class CampaignVerdict:
     """Findings beside the criteria; none of them changes the exit code."""
     partial: bool = False
     """True when runs of the plan are still to be run."""
+    confounded: tuple[str, ...] = ()
+    """What confounds groups that were compared all the same (`--allow-confounded`): no plan that `needs` this campaign takes such a
+    verdict."""
     notes: dict[str, str] = field(default_factory=dict)

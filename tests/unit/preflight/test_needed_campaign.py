@@ -36,13 +36,14 @@ def write_campaign(
     *,
     ready: str = READY,
     partial: bool = False,
+    confounded: tuple[str, ...] = (),
     edit: Callable[[Provenance], Provenance] = replace,
 ) -> NeededCampaign:
     """A campaign that was run here, by a shell with the caller's variables."""
     paths = CampaignPaths(root / "b")
     criterion = Criterion(metric="iter_ratio_max", scope="every_group", at_most=2.5, ready=ready)
     finding = Finding(id="1", criterion=criterion, verdict=verdict, text="2.9 in z0 is above 2.5.")
-    write_json(paths.verdict, to_json(CampaignVerdict(verdict=verdict, findings=(finding,), partial=partial)))
+    write_json(paths.verdict, to_json(CampaignVerdict(verdict=verdict, findings=(finding,), partial=partial, confounded=confounded)))
     found = edit(gather_provenance(root, (), env=CALLER, tuning=tuning_of(CALLER, {})))
     for run in ("z0_r1", "z0_r2"):
         write_json(paths.run(run).attempt(1).provenance, to_json(replace(found, fingerprint=compute_fingerprint(found))))
@@ -74,6 +75,8 @@ def test_a_campaign_that_did_not_pass_is_refused_with_its_reason(tmp_path: Path)
     assert "INCONCLUSIVE" in checked(tmp_path, write_campaign(tmp_path, Verdict.INCONCLUSIVE)).found
     assert "still to be run" in checked(tmp_path, write_campaign(tmp_path, partial=True)).found
     assert checked(tmp_path, write_campaign(tmp_path, ready="")).found == f"it was not judged by {READY}"
+    marked = checked(tmp_path, write_campaign(tmp_path, confounded=("graph is on in z0 and off in z1",)))
+    assert not marked.ok and marked.found.startswith("it is PASS with confounded groups compared all the same (graph is on in z0")
     CampaignPaths(tmp_path / "b").verdict.write_text("{")
     assert "no verdict.json" in checked(tmp_path, write_campaign_without_verdict(tmp_path)).found
 
