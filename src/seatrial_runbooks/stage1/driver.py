@@ -31,6 +31,10 @@ NAME = "run_stage1_ab_bench.sh"
 TRAINER_WORKLOAD = "contrastive"
 """The bundled workload that train.py starts."""
 PLACE_IN_VARIABLES = "(Here place.include is INCLUDE; for CPU ranks use INCLUDE=localhost and WORLD_SIZE=N.)"
+GUARD = (
+    "This plan starts train.py as a script: which of its effective settings may follow others, only the driver knows. `seatrial run` may "
+    "refuse groups as confounded that the driver compares; there use `workload: contrastive`, as the plans of stage1 do."
+)
 HELP, DRY_RUN, YES, RUNBOOK = "--help", "--dry-run", "--yes", "--runbook"
 
 
@@ -184,7 +188,7 @@ def print_plans(plans: Sequence[DriverPlan]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for one in plans:
             # Comments: what is printed stays a plan.
-            for note in alike_notes(one.variables):
+            for note in [*alike_notes(one.variables), GUARD]:
                 echo(f"# {note}")
             path = Path(folder) / f"{one.plan.name}.yaml"
             write_text(path, plan_yaml(one.mapping))
