@@ -280,25 +280,35 @@ def test_a_compiled_function_is_not_compiled_again_for_the_capture():
 
 
 @pytest.mark.parametrize(
-    ("settings", "dynamic"),
+    ("settings", "device", "dynamic"),
     [
-        ({}, False),
-        ({"torch_compile_dynamic": True}, None),
-        ({"length_buckets": True}, None),
-        ({"fixed_slice_s": 2.0}, False),
+        ({}, CUDA, False),
+        ({"torch_compile_dynamic": True}, CUDA, None),
+        ({"length_buckets": True}, CUDA, None),
+        ({"fixed_slice_s": 2.0}, CUDA, False),
         # torch records a CUDA graph for each shape.
-        ({"torch_compile_dynamic": True, "torch_compile_mode": "max-autotune"}, False),
+        ({"torch_compile_dynamic": True, "torch_compile_mode": "max-autotune"}, CUDA, False),
+        # The plain positional convolution: inductor would compile it anew for every length.
+        ({"torch_compile_dynamic": True}, CPU, False),
+        ({"length_buckets": True}, CPU, False),
     ],
 )
-def test_shapes_are_static_unless_batches_are_to_differ(settings, dynamic, monkeypatch):
+def test_shapes_are_static_unless_batches_are_to_differ(settings, device, dynamic, monkeypatch):
     found = []
     monkeypatch.setattr(
         fast_paths, "compile_or_fall_back", lambda *_, dynamic, **__: found.append(dynamic) or (None, Choice(True, False, ""))
     )
     speech = SimpleNamespace(encoder=SimpleNamespace(pos_conv_embed=None))
     model = SimpleNamespace(paths=SimpleNamespace(speech=None), tower=SimpleNamespace(num_frames=lambda samples: 1, speech=speech))
-    fast_paths.compile_tower(model, SimpleNamespace(cannot_compile=None), Settings(**settings), None, None)
+    fast_paths.compile_tower(model, SimpleNamespace(cannot_compile=None), Settings(**settings), ranks_on(device), None)
     assert found == [dynamic]
+
+
+def test_a_cpu_with_the_fast_positions_may_have_dynamic_shapes():
+    positions = FourierPositions(make().encoder.pos_conv_embed)
+    tower = SimpleNamespace(speech=SimpleNamespace(encoder=SimpleNamespace(pos_conv_embed=positions)))
+    settings = Settings(torch_compile_dynamic=True)
+    assert fast_paths.dynamic_shapes(SimpleNamespace(tower=tower), settings, ranks_on(CPU)) == as_requested(True)
 
 
 def test_one_fft_length_serves_all_inputs_it_is_long_enough_for():
