@@ -8,7 +8,11 @@ import sys
 try:
     from seatrial_workloads.contrastive.hydra_config.train import main
 except ModuleNotFoundError as error:
-    sys.exit(f"train.py: {error} for {sys.executable}; activate the environment that seatrial is installed in")
+    package = (error.name or "").partition(".")[0]
+    how = "activate the environment that seatrial is installed in"
+    if not package.startswith("seatrial"):
+        how = "pip install 'seatrial[stage1]', in a checkout -e '.[stage1]'"
+    sys.exit(f"train.py: {error} for {sys.executable}; {how}")
 
 if __name__ == "__main__":
     main()

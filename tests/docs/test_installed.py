@@ -29,9 +29,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             target.parent.mkdir(exist_ok=True)
             shutil.copy(source, target)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", folder, folder / "source"], check=True)
+    # The wheel from the sdist, as a release is built; with this environment's setuptools, so that nothing is downloaded.
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "source"]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
     (wheel,) = folder.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", folder / "installed", wheel], check=True)
     return folder / "installed"
 

@@ -37,7 +37,7 @@ output: out
 COMPARED = (("ddp", 0), ("deepspeed", 1))
 
 
-def plan(engine: str, zero_stage: int, ranks: int) -> str:
+def plan(engine: str, zero_stage: int) -> str:
     return f"""
 name: training
 workload: contrastive
@@ -55,7 +55,7 @@ settings:
   checkpoint_every_steps: 4
   checkpoint_keep: 2
 launcher: {"torchrun" if engine == "ddp" else engine}
-place: {{kind: local, ranks: {ranks}}}
+place: {{kind: local, ranks: 2}}
 steps: 16
 env: {{OMP_NUM_THREADS: 1, PYTHONPATH: "{KILLED_AFTER_CHECKPOINT}:{LIGHT_DEEPSPEED}"}}
 telemetry: {{gpu_s: null, host_s: null}}
@@ -65,10 +65,11 @@ output: out
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("engine", "zero_stage", "ranks"), [("ddp", 0, 2), *(("deepspeed", stage, 1 + stage % 2) for stage in range(4))])
-def test_a_killed_training_goes_on_from_its_last_whole_checkpoint(harness: Harness, engine: str, zero_stage: int, ranks: int) -> None:
+@pytest.mark.parametrize(("engine", "zero_stage"), [("ddp", 0), *(("deepspeed", stage) for stage in range(4))])
+def test_a_killed_training_goes_on_from_its_last_whole_checkpoint(harness: Harness, engine: str, zero_stage: int) -> None:
+    """On two ranks, so that every stage has shards of its own to save."""
     harness.run("prepare", "librispeech", "--synthetic", "40", "--output-root", "data")
-    training = str(harness.plan(plan(engine, zero_stage, ranks)))
+    training = str(harness.plan(plan(engine, zero_stage)))
     harness.run("run", training, code=None)
     killed = only_attempt(harness)
     assert outcome(harness)["outcome"] == "failed"

@@ -24,6 +24,7 @@ from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
 from seatrial_workloads.contrastive.sources import speech_model, text_model  # noqa: E402
 
 CUDA = torch.device("cuda")
+ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=CUDA)
 VOCABULARY = 50
 FP32, BF16 = Precision("fp32", "fp32", ""), Precision("bf16", "bf16", "")
 
@@ -83,7 +84,7 @@ def test_all_fast_paths_together_have_the_plain_loss_and_gradients(lengths, samp
     fast = copy.deepcopy(plain)
     fast.paths.front_end, fast.paths.speech, fast.paths.text = fast.tower.plain_front_end, fast.tower, fast.plain_text_encoder
     choices = apply_fast_paths(fast, settings, CUDA, "fp32")
-    choices["tower_graph"] = capture_tower(fast, settings, CUDA, FP32)
+    choices["tower_graph"] = capture_tower(fast, settings, ALONE, FP32)
     assert {name: choice.effective for name, choice in choices.items()} == dict.fromkeys(choices, True), choices
     inputs = inputs_of(3, samples, plain.tower.num_frames(samples), lengths)
     longest = longest_samples(settings)
@@ -104,7 +105,7 @@ def graphed_and_plain(settings, *, wrap=lambda model: None):
     fast = copy.deepcopy(plain)
     fast.paths.front_end, fast.paths.speech, fast.paths.text = fast.tower.plain_front_end, fast.tower, fast.plain_text_encoder
     wrapped = wrap(fast)
-    assert capture_tower(fast, settings, CUDA, FP32) == as_requested(True)
+    assert capture_tower(fast, settings, ALONE, FP32) == as_requested(True)
     return fast, plain, wrapped
 
 
@@ -183,7 +184,7 @@ def test_graphs_use_current_weights_and_new_dropout():
     model = SpeechTextModel(speech_model("tiny", "sdpa"), text_model("tiny", "sdpa", VOCABULARY)).to(CUDA).train()
     settings = Settings(micro_batch=3, fixed_slice_s=1.0, device="cuda", precision="bf16")
     apply_fast_paths(model, settings, CUDA, "bf16")
-    assert capture_tower(model, settings, CUDA, BF16) == as_requested(True)
+    assert capture_tower(model, settings, ALONE, BF16) == as_requested(True)
     inputs = inputs_of(3, 16000, model.tower.num_frames(16000))
     first, second = (loss_and_gradients(model, dict(inputs), BF16)[0] for _ in range(2))
     assert first != second

@@ -17,7 +17,7 @@ error, so that no block writes where it should not.
 | micro batches | a 32nd: 128 is 4, also in names of groups; kept in the section of the sentinels | time; names still differ as they did |
 | loader workers | 1; kept in the section of the sentinels | twelve of them would share two cores |
 | `SWEEP_…` lists of batches, workers, prefetch, ZeRO stages | the first value; two or all in named sections | time |
-| `ENABLE_TORCH_COMPILE=true` | false | compiling for a CPU takes minutes for each slice length |
+| `ENABLE_TORCH_COMPILE=true`, `for compile in false true` | false | compiling for a CPU takes minutes for each slice length |
 | `HEARTBEAT_EVERY_SEC` | 5 | a run is over before the thirtieth second |
 | `--workers N` of the preparation | 2 | two cores |
 | `NEEDS=…` | the same, and `IGNORE_NEEDS=1` | a phase B of four steps on a shared CPU does not pass |
@@ -141,6 +141,7 @@ SIZES = (
     Rewrite(_assigned("SWEEP_ZERO_STAGES"), _first_values(1, int), but=BOTH_ZERO_STAGES),
     Rewrite(r"z(?P<zero>\d)_mb(?P<batch>\d+)_nw\d+_pf", _small_group, but=SENTINELS | WRAPPER),
     Rewrite("ENABLE_TORCH_COMPILE=true", "ENABLE_TORCH_COMPILE=false"),
+    Rewrite(r"(?<=for compile in )false true", "false"),
     Rewrite(_assigned("HEARTBEAT_EVERY_SEC"), _to(5)),
     Rewrite(r"--workers \d+", "--workers 2"),
     Rewrite(r"(?<!unset )\bNEEDS=\S+", lambda found: f"{found[0]} IGNORE_NEEDS=1"),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from seatrial.analyse.comparable import UNLIKE_SAMPLES, comparable, comparable_work
-from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_without_effect
+from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_apart, settings_without_effect
 from seatrial.analyse.groups import (
     changes_text,
     differences,
@@ -271,6 +271,7 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
         loss=prepared.loss,
         blocked=_platform_failures(a, b),
         differs=differences(a, b),
+        settings_apart=settings_apart(a, b),
         cautions=(*_else_cautions(prepared), *_group_cautions(a, b, metric), *_run_cautions(prepared, decided=ratio is not None)),
         confounded=prepared.else_unlike.text if prepared.else_unlike and prepared.else_unlike.kind == CONFOUNDED else "",
     )

@@ -5,21 +5,24 @@ In: two groups, with what their plan requested and what their workload reported 
 confounded   a setting differs in effect though it was requested alike: a difference in the figures may be its. Not where the workload
              declares that it follows a setting in which the two differ (`FOLLOWS`, or `follows=` of the probe), or follows it only
              where one of the two has a given value: `attn_impl=flash_attention_2`, after which the weights cannot be fp32.
+             Likewise one that was requested unlike, where a group did not get what it asked for and ran something else than the other:
+             its figures would stand under a name that did not run. And one on which the ranks of a group disagree.
 no_effect    every setting in which they were requested unlike was the same in effect, and so was all else: both ran the same code.
 
-What only one of them reports is unknown of the other: no reason against a comparison, but a caution (`reported_by_one`). Nothing is said
-about a setting that no workload reports.
+What only one of them reports is unknown of the other. Where it fell back there, and both requested it alike, that confounds; else it is no
+reason against a comparison, but a caution (`reported_by_one`). Nothing is said about a setting that no workload reports.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from seatrial.core.text import join_names
 from seatrial.records.comparison import ComparedGroup, Unlike
-from seatrial.records.measure import WORKLOAD_CAUTION, WORLD_SIZE, EffectiveSetting, GroupSummary
+from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, WORLD_SIZE, EffectiveSetting, GroupSummary, setting_text
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
 ALLOW = "--allow-confounded"
@@ -30,6 +33,10 @@ _NO_REASONS = ("", "as requested")
 COMMON = "{common}"
 """In a remedy: the settings with the same remedy that both groups have on."""
 _WORDS = {"True": "on", "False": "off", "": "none", "None": "none"}
+_LEFT_OPEN = ("", "None", "auto")
+"""Requested values that any effective one fulfils."""
+# torch's names beside the usual ones.
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 
 Group = GroupSummary | ComparedGroup
 
@@ -45,6 +52,8 @@ class _Side:
     settings: Mapping[str, EffectiveSetting]
     conditions: str
     """Machine and code."""
+    campaign: str
+    """Empty within a ranking, where both are of one campaign."""
 
     def value(self, name: str) -> str | None:
         """In effect; as requested where the workload does not report it."""
@@ -55,7 +64,7 @@ class _Side:
         """`equal` is written with what it became: `equal:front_end`. A driver's variable is its setting in upper case."""
         name = _plain(name).lower()
         found = self.settings[name].requested if name in self.settings else self.requested.get(name, "")
-        return found.split(":")[0] == value
+        return found.split(":")[0] == setting_text(value)
 
 
 class _Pair:
@@ -91,21 +100,37 @@ class _Pair:
         return [_name_and_values(one) for side in (self.a, self.b) if name in side.settings for one in side.settings[name].follows]
 
     def _one_has(self, name: str, values: Sequence[str]) -> bool:
-        return any(side.value(name) in values for side in (self.a, self.b))
+        wanted = [setting_text(value) for value in values]
+        return any(side.value(name) in wanted for side in (self.a, self.b))
 
     def is_confounded_by(self, name: str) -> bool:
         a, b = self.a.settings.get(name), self.b.settings.get(name)
-        if a is None or b is None or a.effective == b.effective or name in self.requested_unlike:
+        if a is None or b is None:
+            return self._fell_back_unseen(name)
+        if a.effective == b.effective:
+            return False
+        if _is_mixed(a) or _is_mixed(b):
+            return True
+        if name in self.requested_unlike and not (_fell_back(a) or _fell_back(b)):
             return False
         return not self.is_followed(name)
 
+    def _fell_back_unseen(self, name: str) -> bool:
+        """It fell back where it is reported; the other group requested the same and does not report what became of it."""
+        reported = self.a.settings.get(name) or self.b.settings[name]
+        if not (_fell_back(reported) or _is_mixed(reported)) or name in self.requested_unlike or self.is_followed(name):
+            return False
+        # A setting that no plan names is one of the script itself: the same in one campaign, perhaps not there at all in another.
+        is_alike = name in self.a.requested or self.a.campaign == self.b.campaign
+        return is_alike and not self.is_part_of(name, self.requested_unlike)
+
 
 def confounding(a: Group, b: Group) -> Unlike | None:
-    """Settings in effect that differ though they were requested alike; None where there are none."""
-    if not (_reports(a) and _reports(b)):
+    """Settings in effect that differ though they were requested alike, or that are not what a group asked for; None without any."""
+    if not (_reports(a) or _reports(b)):
         return None
     pair = _Pair(_side(a), _side(b))
-    names = [name for name in pair.a.settings if pair.is_confounded_by(name)]
+    names = [name for name in dict.fromkeys([*pair.a.settings, *pair.b.settings]) if pair.is_confounded_by(name)]
     if not names:
         return None
     return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=_confounded_text(pair, names), remedy=_remedy(pair, names))
@@ -118,13 +143,22 @@ def _remedy(pair: _Pair, names: Sequence[str]) -> str:
 
 def _way_to_make_alike(pair: _Pair, name: str) -> str:
     """What the workload declares, the first that the two do not have yet; else a value that both can have."""
-    a, b = pair.a.settings[name], pair.b.settings[name]
+    for side in (pair.a, pair.b):
+        if name in side.settings and _is_mixed(side.settings[name]):
+            return f"make {name} the same on all ranks of {side.name}"
+    if name in pair.requested_unlike:
+        fallen = next(side for side in (pair.a, pair.b) if _fell_back(side.settings[name]))
+        return f"set {name}={fallen.settings[name].effective or 'null'} in {fallen.name}"
+    reported = [one for side in (pair.a, pair.b) if (one := side.settings.get(name))]
+    a, b = reported[0], reported[-1]
     declared = a.alike_by or b.alike_by
     if declared:
         setting, values = _name_and_values(declared, plain=False)
         missing = [value for value in values if not all(side.asked_for(setting, value) for side in (pair.a, pair.b))]
         value = missing[0] if missing else values[-1]
         return f"set {setting}={value.replace(COMMON, _on_in_both(pair, declared))}"
+    if len(reported) == 1:
+        return f"set {name}={a.effective or 'null'} in both"
     if a.requested in (a.effective, b.effective):
         fallback = b.effective if a.requested == a.effective else a.effective
         return f"set {name}={fallback or 'null'} in both"
@@ -172,6 +206,12 @@ def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
     return tuple(_no_effect_text(pair, [name], by_bundle=False) for name in names)
 
 
+def settings_apart(a: Group, b: Group) -> tuple[str, ...]:
+    """Settings that were requested unlike and differ in effect, as far as that is known."""
+    pair = _Pair(_side(a), _side(b))
+    return tuple(name for name in pair.requested_unlike if pair.differs(name))
+
+
 def reported_by_one(a: Group, b: Group) -> str:
     """Which settings only one of them reports; empty where there is none that matters."""
     if not (_reports(a) or _reports(b)):
@@ -180,6 +220,7 @@ def reported_by_one(a: Group, b: Group) -> str:
     for having, lacking in ((pair.a, pair.b), (pair.b, pair.a)):
         names = [name for name in having.settings if name not in lacking.settings and name not in pair.requested_unlike]
         names = [name for name in names if not pair.is_followed(name) and not pair.is_part_of(name, pair.requested_unlike)]
+        names = [name for name in names if not pair.is_confounded_by(name)]
         if names:
             shown = [f"{name} ({_word(having.settings[name].effective)})" for name in names]
             return f"only {having.name} reports {join_names(shown, MOST_NAMED)}: whether {lacking.name} had the same is unknown"
@@ -221,12 +262,41 @@ def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
     for. Settings with the same values and reason are one clause."""
     clauses: dict[str, list[str]] = {}
     for name in names:
-        a, b = pair.a.settings[name], pair.b.settings[name]
-        reasons = [*(one.reason for one in (b, a) if one.effective != one.requested), b.reason, a.reason]
-        values = f"{_word(a.effective)} in {pair.a.name} and {_word(b.effective)} in {pair.b.name}"
+        reported = [one for side in (pair.b, pair.a) if (one := side.settings.get(name))]
+        reasons = [*(one.reason for one in reported if one.effective != one.requested), *(one.reason for one in reported)]
+        values = f"{_value_in(pair, pair.a, name)} and {_value_in(pair, pair.b, name).rstrip(',')}"
         clauses.setdefault(f"{values}{_first_reason(reasons)}", []).append(name)
     texts = [f"{', '.join(alike)} {'is' if len(alike) == 1 else 'are'} {values}" for values, alike in clauses.items()]
     return join_names(texts, MOST_NAMED, "; ")
+
+
+def _value_in(pair: _Pair, side: _Side, name: str) -> str:
+    """`off in z1`; of a setting that was requested unlike, what was asked for too."""
+    one = side.settings.get(name)
+    if one is None:
+        return f"unknown in {side.name}, which does not report it,"
+    asked = f", which asked for {_word(one.requested)}," if name in pair.requested_unlike and _fell_back(one) else ""
+    return f"{_word(one.effective)} in {side.name}{asked}"
+
+
+def _is_mixed(one: EffectiveSetting) -> bool:
+    return one.effective.startswith(MIXED_RANKS)
+
+
+def _fell_back(one: EffectiveSetting) -> bool:
+    """Whether something else is in effect than was asked for. A script may report a value under a longer name: flash as flash_attention_2,
+    bf16 as torch.bfloat16, cuda as cuda:0."""
+    if one.requested in _LEFT_OPEN:
+        return False
+    requested, effective = _usual_name(one.requested), _usual_name(one.effective)
+    if re.fullmatch(r"[+-]?[\d.]+", requested):
+        return requested != effective
+    return re.search(rf"(?<![a-z0-9]){re.escape(requested)}(?![a-z0-9])", effective) is None
+
+
+def _usual_name(value: str) -> str:
+    name = value.lower().removeprefix("torch.")
+    return _DTYPES.get(name, name) or "none"
 
 
 def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = True) -> str:
@@ -270,10 +340,10 @@ def _reports(group: Group) -> bool:
 def _side(group: Group) -> _Side:
     settings = group.effective_settings
     if isinstance(group, GroupSummary):
-        name, requested, conditions = group.group, group.requested, group.fingerprint
+        name, requested, conditions, campaign = group.group, group.requested, group.fingerprint, ""
         axes = {axis: "" if value is None else str(value) for axis, value in group.axes.items()}
     else:
-        name, axes = group.name, group.settings
+        name, axes, campaign = group.name, group.settings, group.campaign
         conditions = repr((sorted(group.machine.items()), sorted(group.code.items())))
         # Rows of history of an earlier version: what was requested is known of settings of the plan only.
         requested = group.requested or {**group.settings, WORLD_SIZE: str(group.world_size)}
@@ -284,8 +354,14 @@ def _side(group: Group) -> _Side:
         )
     return _Side(
         name=name,
-        requested={_plain(key): value for key, value in requested.items()},
-        axes={_plain(key): value for key, value in axes.items()},
-        settings={_plain(one.name): replace(one, name=_plain(one.name)) for one in settings},
+        requested={_plain(key): setting_text(value) for key, value in requested.items()},
+        axes={_plain(key): setting_text(value) for key, value in axes.items()},
+        settings={_plain(one.name): _respelled(one) for one in settings},
         conditions=conditions,
+        campaign=campaign,
     )
+
+
+def _respelled(one: EffectiveSetting) -> EffectiveSetting:
+    """Rows of history of an earlier version have values as they were reported."""
+    return replace(one, name=_plain(one.name), requested=setting_text(one.requested), effective=setting_text(one.effective))

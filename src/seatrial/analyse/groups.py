@@ -26,7 +26,7 @@ from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import GROUP_SEED
 from seatrial.records.comparison import ComparedGroup, Unlike
-from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary
+from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary, setting_text
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
@@ -141,12 +141,12 @@ def _newest_conditions(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[M
     return [run for run in ok if _conditions(run) == newest], [run for run in ok if _conditions(run) != newest]
 
 
-def _conditions(run: MeasuredRun) -> tuple[str, dict[str, Scalar]]:
+def _conditions(run: MeasuredRun) -> tuple[str, dict[str, str]]:
     return run.attempt.provenance.fingerprint, _effective(run)
 
 
-def _effective(run: MeasuredRun) -> dict[str, Scalar]:
-    return {name: effective for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
+def _effective(run: MeasuredRun) -> dict[str, str]:
+    return {name: setting_text(effective) for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
 
 
 def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
@@ -180,10 +180,8 @@ def _requested(run: MeasuredRun) -> dict[str, str]:
 
 
 def _masked_text(name: str, value: Scalar) -> str:
-    """1.0 is written 1: a script that reports the one and was asked for the other got what it asked for."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return _masked(name, "" if value is None else str(value))
+    """In one spelling: a script that reports 1.0 and was asked for 1 got what it asked for."""
+    return _masked(name, setting_text(value))
 
 
 # Most settings are the same in all groups, and masking a thousand groups anew would take longer than ranking them.
@@ -239,7 +237,7 @@ def _changed_tree(name: str, counted: list[MeasuredRun]) -> Iterator[Caution]:
 def _differences(old: MeasuredRun, new: MeasuredRun) -> list[str]:
     before, after = _effective(old), _effective(new)
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    changed = [f"{name} ({before.get(name, 'none')} → {after.get(name, 'none')})" for name in names]
+    changed = [f"{name} ({before.get(name) or 'none'} → {after.get(name) or 'none'})" for name in names]
     machines = fingerprint_differences(old.attempt.provenance, new.attempt.provenance)
     return [*_change_texts({name: (str(one), str(other)) for name, (one, other) in machines.items()}), *changed]
 
@@ -425,7 +423,7 @@ def differences(a: ComparedGroup, b: ComparedGroup) -> tuple[str, ...]:
     for before, after in ((a.settings, b.settings), (a.effective, b.effective), (a.code, b.code)):
         for name in dict.fromkeys([*before, *after]):
             is_known_otherwise = before is a.settings and name in reported
-            values = before.get(name, ""), after.get(name, "")
+            values = setting_text(before.get(name, "")), setting_text(after.get(name, ""))
             if values[0] != values[1] and not is_known_otherwise:
                 changes.setdefault(name, values)
     return tuple(_change_texts(changes))

@@ -39,7 +39,7 @@ from seatrial.core.text import MOST_NAMED, count, format_duration, join_names
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.eta import EtaPoint, points_of_mode
-from seatrial.records.measure import AUDIO_PER_SAMPLE, WORKLOAD_CAUTION, DebugSetting, RunMeasure, TimingPoint
+from seatrial.records.measure import AUDIO_PER_SAMPLE, WORKLOAD_CAUTION, DebugSetting, RunMeasure, TimingPoint, setting_text
 from seatrial.records.plan import RunSpec
 from seatrial.records.run_table import global_batch
 from seatrial.records.telemetry import TelemetryTables
@@ -397,16 +397,16 @@ def _workload_warns(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
 
 
 def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
-    """Two groups that differ only in such an axis are one group, ranked twice."""
+    """Whether another group ran the same is for the ranking to say, which knows them all."""
     for name, value in spec.axes.items():
         requested, effective, reason = tables.effective.get(name, (value, value, ""))
-        if requested != effective and requested not in ("auto", None):
+        if setting_text(requested) != setting_text(effective) and requested not in ("auto", None):
             yield Caution(
                 kind="axis_without_effect",
                 subject=spec.run,
                 numbers={"axis": name, "requested": requested, "effective": effective},
-                text=f"The axis {name} asks for {requested}, but this run had {'none' if effective is None else effective} ({reason}): "
-                "groups that differ only in it are the same.",
+                text=f"The axis {name} asks for {requested}, but this run had {'none' if effective is None else effective}"
+                f"{f' ({reason})' if reason else ''}: the name of its group is not what ran.",
             )
 
 

@@ -28,7 +28,14 @@ from seatrial.campaign.jobs import Flight, JobLoop
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
-from seatrial.campaign.resume import changes_since, choose_start, finished_attempt, recover_folder, uncounted_runs
+from seatrial.campaign.resume import (
+    changes_since,
+    choose_start,
+    finished_attempt,
+    recover_folder,
+    refuse_changed_training,
+    uncounted_runs,
+)
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
@@ -109,6 +116,9 @@ class CampaignEnd:
     """Runs still to be run, an interrupted one included."""
 
 
+FINISHED = "it has finished, so --from-start has nothing to start over; run it anew with `seatrial run PLAN --again`, or remove its folder"
+
+
 def run_campaign(
     plan: CampaignPlan,
     listener: Listener,
@@ -135,6 +145,7 @@ def run_campaign(
         listener.warned(preflight.warnings)
         settle_other_job(plan, paths)
         recover_folder(paths)
+        refuse_changed_training(plan, paths, again=again, from_start=from_start)
         plan_hash = save_plan(plan, paths)
         if uncounted := uncounted_runs(paths):
             listener.warned(uncounted)
@@ -198,7 +209,7 @@ def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
     files.write_json(paths.plans / f"{plan.name}.json", stored)
     files.write_json(paths.plan, stored)
     # Selecting other runs of it, or another output folder, does not make it another plan.
-    same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source", "alike")}
+    same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source", "alike", "resume_changed")}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:PLAN_HASH_DIGITS]
 
 
@@ -245,6 +256,8 @@ class _Campaign:
                 todo.append(spec)
             else:
                 self.listener.skipped(spec, changes_since(self.paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
+                if self.from_start and len(self.plan.runs) == 1:
+                    self.listener.noted(f"{spec.run}: {FINISHED}")
         return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
 
     def run_left_of(self, order: AllocationOrder) -> CampaignEnd:

@@ -30,7 +30,7 @@ from seatrial.launch.launchers.commands import environment, tuning_variables, va
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.places import AllocatedRun, allocate
 from seatrial.launch.prepare import masked_spec, planned_variables, prepare_attempt, write_log_header
-from seatrial.machine.provenance import compute_fingerprint, gather_provenance
+from seatrial.machine.provenance import gather_provenance, with_host_facts
 from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
@@ -179,57 +179,3 @@ def _provenance(
         code=code_folder(spec),
     )
     return with_host_facts(gathered, [node.name for node in allocation.nodes], hosts)
-
-
-def with_host_facts(gathered: Provenance, names: Sequence[str], hosts: Mapping[str, HostFacts]) -> Provenance:
-    """What was gathered here, as it is for a run on the hosts `names`: the machine is node 0's, since the harness need not run on one of
-    the hosts, and each host's hardware and software is recorded too, so that unlike ones are not averaged."""
-    known = {name: hosts[name] for name in names if name in hosts}
-    if not known:
-        return gathered
-    first = known.get(names[0])
-    machine = gathered if first is None else _on_node_0(first, gathered)
-    provenance = replace(machine, hosts={name: _host_identity(facts) for name, facts in known.items()})
-    return replace(provenance, fingerprint=compute_fingerprint(provenance))
-
-
-def _on_node_0(first: HostFacts, gathered: Provenance) -> Provenance:
-    """Node 0's facts; those that were not gathered there are empty instead of this machine's."""
-    if first.host == gathered.host:
-        return gathered
-    return replace(
-        gathered,
-        host=first.host,
-        platform=first.platform,
-        cpu=first.cpu,
-        cpu_count=first.cpu_count,
-        memory_bytes=first.memory_bytes,
-        gpu_name=";".join(dict.fromkeys(first.gpus)),
-        driver_version=first.driver_version,
-        python=first.python or gathered.python,
-        packages=dict(first.packages) or gathered.packages,
-        gpu_cc="",
-        gpu_uuid_list="",
-        gpu_power_limit_w="",
-        gpu_power_default_w="",
-        gpu_clocks="",
-        pcie_gen="",
-        container="",
-        nics={name: ", ".join(addresses) for name, addresses in first.interfaces.items()},
-    )
-
-
-def _host_identity(facts: HostFacts) -> dict[str, str]:
-    """What two identical hosts have in common, and the host's name."""
-    packages = " ".join(f"{name}={version}" for name, version in sorted(facts.packages.items()))
-    return {
-        "host": facts.host,
-        "cpu": facts.cpu,
-        "cpu_count": str(facts.cpu_count),
-        "memory_bytes": str(facts.memory_bytes),
-        "gpu_name": ";".join(facts.gpus),
-        "driver_version": facts.driver_version,
-        "platform": facts.platform,
-        "python": facts.python,
-        "packages": packages,
-    }

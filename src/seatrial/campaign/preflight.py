@@ -47,6 +47,7 @@ def run_preflight(plan: CampaignPlan, paths: CampaignPaths, server: PernodeServe
     """Write preflight.json; raise a RefusedError that names each check that refuses."""
     need = need_of(plan)
     hosts = _examine_hosts(need, server)
+    need = replace(need, host_facts=hosts.facts if hosts else {})
     checks = [*fast_checks(need_of_this_host(need, hosts_of(need))), *(hosts.checks if hosts else ())]
     if not paths.runs():
         checks = look_from_a_node(need, checks)

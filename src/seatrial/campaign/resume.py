@@ -3,13 +3,15 @@
 In: the folder. Out: the attempt that counts for a spec, and what changed since; where a harness died, outcomes for the attempts it left
 open. A run is finished when the newest attempt with its hash that was not cut short is `ok`: finished runs are not run again, changed
 ones have another hash and are. A training, which is a plan of one group and one repeat, goes on from the newest whole checkpoint of its
-earlier attempts; runs that are measured always start anew, since a checkpoint would change what is measured.
+earlier attempts, with another number of steps too; where anything else changed since, that is refused unless it was asked for
+(`--resume-changed`). Runs that are measured always start anew, since a checkpoint would change what is measured.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from pathlib import Path
 from seatrial.collect.attempt_files import LATEST_T, earlier_attempts, read_resumption, read_spec, read_step_span, recover_files
 from seatrial.collect.attempts import PLACE_CHANGED, changed_parts, read_campaign, read_plans, uncounted_text
 from seatrial.core import files
-from seatrial.core.checkpoints import StoredCheckpoint, find_checkpoints
+from seatrial.core.checkpoints import FoundCheckpoints, StoredCheckpoint, find_checkpoints
 from seatrial.core.errors import RefusedError
 from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import SHORT_HASH_DIGITS, count
@@ -32,6 +34,7 @@ from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named
 
 HEAD_BYTES = 16384
+RESUME_FROM = re.compile(r"\bresume_from=(?!null$)\S")
 # From provenance.json to the first line of a run: the agents of many hosts start in between.
 LONGEST_START_S = 3600.0
 
@@ -47,57 +50,107 @@ def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
 
 def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start: bool = False) -> Resumption | None:
     """Where the next attempt of `spec` starts; None for an ordinary start at step 0. A RefusedError where there is a checkpoint of another
-    number of ranks: neither resuming nor an unasked new start would be what was wanted."""
+    number of ranks, or of the training as it was before a change: neither resuming nor an unasked new start would be what was wanted."""
     if len(plan.runs) != 1 or not run.attempts():
         return None
-    return choose_checkpoint(run, spec, from_start=from_start)
+    return choose_checkpoint(run, spec, from_start=from_start, resume_changed=plan.resume_changed)
 
 
-def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False) -> Resumption | None:
+def refuse_changed_training(plan: CampaignPlan, paths: CampaignPaths, *, again: bool, from_start: bool) -> None:
+    """The refusals of `choose_start`, before anything of the folder changes: its plan is then still the one that can be run as it was."""
+    for spec in plan.chosen:
+        run = paths.run(spec.run)
+        if again or finished_attempt(run, spec.hash) is None:
+            choose_start(plan, run, spec, from_start=from_start)
+
+
+def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False, resume_changed: bool = False) -> Resumption | None:
     """The same for a run that is known to be a training."""
     if from_start:
         return Resumption(from_start=True)
     skipped: list[str] = []
     left_behind = ""
+    # Attempts that a later one of this very training went on from: that was decided then.
+    linked: set[int | None] = set()
     for attempt in reversed(run.attempts()):
         outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
-        if outcome is not None and outcome.outcome is Outcome.OK:
-            break
         stored = read_spec(attempt)[0]
+        is_done = outcome is not None and outcome.outcome is Outcome.OK
+        changed = _change(stored, spec) if stored else ""
+        goes_on = not changed or changed.startswith(STEPS) or resume_changed or attempt.number in linked
+        # One that has finished goes on where more steps are asked for.
+        if is_done and not (goes_on and stored and (spec.steps or 0) > (stored.steps or 0)):
+            break
         if stored is None:
             continue
-        if not _is_same_training(stored, spec):
-            left_behind = left_behind or _left_behind(attempt, stored, spec)
-            continue
         found = find_checkpoints(attempt.checkpoints)
+        if not goes_on:
+            left_behind = left_behind or _left_behind(found, attempt, changed, spec)
+            continue
         skipped += [f"attempt {attempt.number}'s {one}" for one in found.skipped]
+        started = read_resumption(attempt)
         if found.whole:
             newest = found.whole[0]
             _refuse_other_ranks(newest, stored, spec, attempt)
+            _refuse_nothing_left(newest, spec, attempt)
             checkpoint = str(newest.folder.relative_to(attempt.folder))
-            return Resumption(from_attempt=attempt.number, checkpoint=checkpoint, step=newest.step, skipped=tuple(skipped))
+            start = Resumption(from_attempt=attempt.number, checkpoint=checkpoint, step=newest.step)
+            return replace(start, skipped=tuple(skipped), changed=changed)
         if found.other_format and stored.place.ranks == spec.place.ranks:
-            return Resumption(from_attempt=attempt.number, skipped=tuple(skipped))
-        if (started := read_resumption(attempt)) and started.from_start:
+            return Resumption(from_attempt=attempt.number, skipped=tuple(skipped), changed=changed)
+        if started and started.from_start:
             break
-    return Resumption(skipped=tuple(skipped), left_behind=left_behind) if skipped or left_behind else None
+        linked.add(started.from_attempt if started else None)
+    if left_behind and not _names_a_checkpoint(spec):
+        raise RefusedError(left_behind)
+    return Resumption(skipped=tuple(skipped)) if skipped else None
 
 
-def _left_behind(attempt: AttemptPaths, stored: RunSpec, spec: RunSpec) -> str:
-    """That an attempt of the training as it was before has a checkpoint, and how to go on from it; empty where it has none."""
-    found = find_checkpoints(attempt.checkpoints)
+def _names_a_checkpoint(spec: RunSpec) -> bool:
+    """Whether the run is told itself what to go on from, as trainers of ours are by `resume_from`: then that was decided."""
+    return bool(spec.settings.get("resume_from")) or any(RESUME_FROM.search(argument) for argument in spec.workload.args)
+
+
+def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, changed: str, spec: RunSpec) -> str:
+    """That the training as it was before has a checkpoint, and what can be done; empty where it has none."""
     if not found.whole and not found.other_format:
         return ""
     what = f"a checkpoint of step {found.whole[0].step:,}" if found.whole else "checkpoints"
-    # The trainers of ours start from any checkpoint that fits.
-    resume_from = f", or with --set settings.resume_from={found.whole[0].folder}" if found.whole and "resume_from" in spec.settings else ""
+    return (
+        f"{spec.run} stopped with {what} (attempt {attempt.number}), and {changed} since. Go on from it all the same with "
+        "--resume-changed, start over with --from-start, or run it as it was"
+    )
+
+
+STEPS = "steps "
+
+
+def _change(stored: RunSpec, spec: RunSpec) -> str:
+    """What of the training changed since the attempt; empty for the same, or the same on other GPUs. A change of the steps alone begins
+    with STEPS."""
+    if stored.hash == spec.hash:
+        return ""
     changed = changed_parts(stored, masked_spec(spec))
-    return f"attempt {attempt.number} has {what}, and {changed} since. To go on from it, stop and run it as it was{resume_from}"
+    if changed == PLACE_CHANGED:
+        return ""
+    return f"{STEPS}{stored.steps:,} → {spec.steps:,}" if _differs_in_steps_alone(stored, spec) else changed
 
 
-def _is_same_training(stored: RunSpec, spec: RunSpec) -> bool:
-    """The same run, or the same on other GPUs."""
-    return stored.hash == spec.hash or changed_parts(stored, masked_spec(spec)) == PLACE_CHANGED
+def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
+    """Whether it would have the attempt's hash with the attempt's steps, in its settings and arguments too."""
+    from seatrial.plan.resolve import run_hash
+
+    if stored.steps is None or spec.steps is None:
+        return False
+    number = re.compile(rf"(?<!\d)(?<!\d\.){spec.steps}(?!\d|\.\d)")
+    shown = masked_spec(spec).workload.args
+    args = [
+        number.sub(str(stored.steps), now) if number.sub(str(stored.steps), seen) == then else now
+        for now, seen, then in zip(spec.workload.args, shown, stored.workload.args, strict=False)
+    ]
+    settings = {**spec.settings, **({"steps": stored.steps} if spec.settings.get("steps") == spec.steps else {})}
+    before = replace(spec, steps=stored.steps, settings=settings, workload=replace(spec.workload, args=tuple(args)))
+    return len(shown) == len(stored.workload.args) and run_hash(before) == stored.hash
 
 
 def _refuse_other_ranks(checkpoint: StoredCheckpoint, stored: RunSpec, spec: RunSpec, attempt: AttemptPaths) -> None:
@@ -110,6 +163,14 @@ def _refuse_other_ranks(checkpoint: StoredCheckpoint, stored: RunSpec, spec: Run
         f"and the plan has {count(spec.place.ranks, 'rank')}: optimiser shards and data order are those of {written}. "
         f"Run it with {written}, or start over with --from-start"
     )
+
+
+def _refuse_nothing_left(checkpoint: StoredCheckpoint, spec: RunSpec, attempt: AttemptPaths) -> None:
+    if spec.steps is not None and checkpoint.step + 1 >= spec.steps:
+        raise RefusedError(
+            f"{spec.run} has a checkpoint of step {checkpoint.step:,} (attempt {attempt.number}), and the plan has {spec.steps:,} steps: "
+            "nothing is left to train. Raise steps, or start over with --from-start"
+        )
 
 
 def with_resumption(outcome: RunOutcome, attempt: AttemptPaths) -> RunOutcome:

@@ -16,6 +16,7 @@ from rich.text import Text
 from seatrial.campaign.preflight import check_line
 from seatrial.core.log_lines import lines_to_show
 from seatrial.core.text import format_duration, format_estimate, format_hms
+from seatrial.observe.progress import PAUSE
 from seatrial.records.caution import Check
 from seatrial.records.outcome import Outcome, Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
@@ -189,6 +190,9 @@ def heartbeat_line(state: LiveState) -> str:
         "elapsed": format_duration(state.elapsed_s),
         "quiet": None if state.quiet_s is None else format_duration(state.quiet_s),
     }
+    # No step is due in a pause: `compile` may take minutes.
+    if state.phase.startswith(PAUSE):
+        fields["pause"] = state.phase.removeprefix(PAUSE)
     body = ", ".join(f"{name}={UNKNOWN if value is None else value}" for name, value in fields.items())
     return f"[INFO] heartbeat {run_title(state)}: {body} · {_campaign(state)}"
 

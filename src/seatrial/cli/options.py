@@ -76,6 +76,14 @@ FromStart = Annotated[
         "checkpoint; other plans always start at step 0.",
     ),
 ]
+ResumeChanged = Annotated[
+    bool,
+    typer.Option(
+        "--resume-changed",
+        help="Go on from the last whole checkpoint of a training whose script or settings changed since. Default: that is refused; with "
+        "another number of steps alone it goes on.",
+    ),
+]
 KeepGoing = Annotated[
     bool,
     typer.Option("--keep-going", help="Go on where no run has succeeded and three in a row failed for a cause that no setting explains."),

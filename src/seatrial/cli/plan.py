@@ -14,6 +14,7 @@ import typer
 
 from seatrial.cli.options import AsJson, Budget, Only, Out, Overrides, PlanFile, SiteName
 from seatrial.cli.program import console_for, print_json
+from seatrial.cli.shipped import in_folder, named_files, ready_plans
 from seatrial.core import files, shell
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean, printable
 from seatrial.core.paths import CampaignPaths
@@ -120,8 +121,6 @@ def allocation_of_node_0(given: Allocation, spec: RunSpec) -> Allocation:
     return allocation_for_node(likely_allocation(spec, nodes, given.master_port), nodes[0])
 
 
-PLANS = Path(__file__).parents[1] / "shipped" / "plans"
-"""The plans of the checkout, or of the wheel."""
 EXAMPLES = {"plan": "seatrial plan show plans/tiny-lm-demo.yaml\n\nseatrial plan show plan.yaml --set 'axes.micro_batch=[8,16,32]'"}
 CriteriaName = Annotated[
     str | None,
@@ -155,11 +154,6 @@ def copy(
     return 0
 
 
-def ready_plans() -> dict[str, Path]:
-    """The plans that come with Seatrial, by name: `tiny-lm-demo`, `stage1/smoke`."""
-    return {str(path.relative_to(PLANS).with_suffix("")): path for path in sorted(PLANS.rglob("*.yaml"))}
-
-
 def _first_comment(plan: Path) -> str:
     """The first sentence of the comment it begins with."""
     text = " ".join(line.removeprefix("#").strip() for line in _comment_lines(plan))
@@ -174,10 +168,8 @@ def _comment_lines(plan: Path) -> Iterator[str]:
 
 
 def _copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
-    """Copy a ready plan and those it extends or has as stages, beside one another; the plan itself is the first."""
+    """Copy a ready plan and those it names (extends, base, stages, needs), beside one another; the plan itself is the first."""
     import yaml
-
-    from seatrial.plan.stages import referenced_files
 
     plans = ready_plans()
     if name not in plans:
@@ -185,15 +177,15 @@ def _copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
     sources = [plans[name]]
     # Grows while it is read.
     for source in sources:
-        named = ((source.parent / name).resolve() for name in referenced_files(yaml.safe_load(source.read_text(encoding="utf-8"))))
+        named = (source.parent / name for name in named_files(yaml.safe_load(source.read_text(encoding="utf-8"))))
         sources += [path for path in dict.fromkeys(named) if path not in sources]
-    targets = [folder / source.name for source in sources]
-    for source, target in zip(sources, targets, strict=True):
-        if target.exists() and target.read_bytes() != source.read_bytes() and not force:
+    texts = {folder / source.name: in_folder(source.read_text(encoding="utf-8"), name, folder) for source in sources}
+    for target, text in texts.items():
+        if target.exists() and target.read_text(encoding="utf-8") != text and not force:
             raise UsageError(f"{target} exists already and differs: name another folder, or overwrite it with --force")
-    for source, target in zip(sources, targets, strict=True):
-        files.write_text(target, source.read_text(encoding="utf-8"))
-    return targets
+    for target, text in texts.items():
+        files.write_text(target, text)
+    return list(texts)
 
 
 @plan.command(epilog="seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less")

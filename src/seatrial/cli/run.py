@@ -54,6 +54,7 @@ def run(
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
     from_start: options.FromStart = False,
+    resume_changed: options.ResumeChanged = False,
     keep_going: options.KeepGoing = False,
     ignore_needs: options.IgnoreNeeds = False,
     ignore_fit: options.IgnoreFit = False,
@@ -71,7 +72,7 @@ def run(
     is for the plan of each.
 
     Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
-    checkpoint.
+    checkpoint, with more steps too.
 
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a plan or command
     that cannot be read, or a disk that did not take a file.
@@ -88,6 +89,7 @@ def run(
 
         one_campaign = {"--budget": budget, "--place": place, "--node-rank": node_rank, "--master-addr": master_addr}
         one_campaign |= {"--master-port": master_port, "--ignore-needs": ignore_needs or None}
+        one_campaign |= {"--resume-changed": resume_changed or None}
         how: dict[str, Any] = {"yes": yes, "track": track or (), "heartbeat_s": heartbeat, "again": again, "from_start": from_start}
         how |= {"keep_going": keep_going, "full": full, "allow_confounded": allow_confounded, "as_json": json}
 
@@ -102,7 +104,8 @@ def run(
     campaign = read_plan(plan, overrides, only, budget, out, site, document=document)
     if ignore_needs and campaign.needs is not None:
         campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
-    campaign = replace(campaign, fit_enforced=not ignore_fit)
+    refuse_two_starts(from_start=from_start, resume_changed=resume_changed)
+    campaign = replace(campaign, fit_enforced=not ignore_fit, resume_changed=resume_changed)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
         campaign,
@@ -118,6 +121,11 @@ def run(
         allow_confounded=allow_confounded,
         first_line=first_line,
     )
+
+
+def refuse_two_starts(*, from_start: bool, resume_changed: bool) -> None:
+    if from_start and resume_changed:
+        raise UsageError("--from-start and --resume-changed exclude each other: name the one you mean")
 
 
 def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, *, as_json: bool, first_line: str = "", **how: Any) -> int:

@@ -1,11 +1,7 @@
-"""`seatrial runbook NAME DIR`: a procedure's folder with its entry points, from the installed package.
-
-Plans and runbooks lie at the top of the checkout; seatrial/shipped links to them, and a wheel has the files themselves there.
-"""
+"""`seatrial runbook NAME DIR`: a procedure's folder with its entry points and plans, from the installed package."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,14 +9,13 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.plan import PLANS
+from seatrial.cli.shipped import PLAN_PATH, PLANS, RUNBOOKS, in_runbook, ready_plans
 from seatrial.core import files
 from seatrial.core.errors import UsageError, did_you_mean
 
 EXAMPLES = {
     "runbook": "seatrial runbook sparse-lm mine\n\nseatrial runbook stage1 s1 && cd s1 && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
 }
-RUNBOOKS = PLANS.parent / "runbooks"
 # What a runbook consists of: a checkout has outputs and data of its user beside them.
 PARTS = (
     "README.md",
@@ -41,8 +36,6 @@ PYTHON = ".python"
 SHEBANG = "#!/usr/bin/env python3"
 # Linux cuts a longer first line, and splits one with spaces.
 LONGEST_SHEBANG = 127
-# Pages that only a checkout has.
-PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+docs/[^)]*\)")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The procedure: stage1, sparse-lm or sft.", show_default=False)]
 Target = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must be new or empty.", show_default=False)]
 
@@ -58,10 +51,12 @@ def runbook(name: Name, target: Target) -> int:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} exists already and is not empty: name a new folder")
     source = RUNBOOKS / name
+    mentioned = {found["name"] for found in PLAN_PATH.finditer((source / "README.md").read_text(encoding="utf-8"))}
     for path in (one for part in PARTS for one in sorted(source.glob(part)) if one.is_file()):
         _write(path, target / path.relative_to(source), name)
-    for path in sorted((PLANS / name).glob("*.yaml")):
-        _write(path, target / "plans" / name / path.name, name)
+    for plan, path in ready_plans().items():
+        if plan.startswith(f"{name}/") or plan in mentioned:
+            _write(path, target / "plans" / path.relative_to(PLANS), name)
     files.write_text(target / PYTHON, f"{sys.executable}\n")
     print(f"wrote {target}\nnext: cd {target}, read README.md, and check this machine with `seatrial doctor --fast`")
     return 0
@@ -69,10 +64,7 @@ def runbook(name: Name, target: Target) -> int:
 
 def _write(source: Path, target: Path, name: str) -> None:
     """A copy with its mode; paths of a checkout become those of the folder."""
-    text = source.read_text(encoding="utf-8")
-    text = re.sub(rf"^# *cd runbooks/{name}\n", "", text, flags=re.MULTILINE)
-    text = text.replace(f"cd runbooks/{name} && ", "").replace(f"../../plans/{name}/", f"plans/{name}/")
-    text = PAGE_LINK.sub(r"\1", text)
+    text = in_runbook(source.read_text(encoding="utf-8"), name)
     if text.startswith(SHEBANG) and len(sys.executable) < LONGEST_SHEBANG - 2 and not any(map(str.isspace, sys.executable)):
         text = f"#!{sys.executable}{text.removeprefix(SHEBANG)}"
     target.parent.mkdir(parents=True, exist_ok=True)

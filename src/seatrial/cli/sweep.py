@@ -24,6 +24,7 @@ from seatrial.cli.options import (
     NodeRank,
     Only,
     PlaceKind,
+    ResumeChanged,
     SiteName,
     Track,
     Yes,
@@ -151,6 +152,7 @@ def sweep(
     seed: Seed = None,
     stop_on_error: StopOnError = False,
     from_start: FromStart = False,
+    resume_changed: ResumeChanged = False,
     keep_going: KeepGoing = False,
     rank_by: RankBy = None,
     only: Only = None,
@@ -181,7 +183,7 @@ def sweep(
     cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.per_node import NodeOptions
-    from seatrial.cli.run import execute_on_this_node
+    from seatrial.cli.run import execute_on_this_node, refuse_two_starts
     from seatrial.plan.from_command import mapping_from_command
 
     limits = _limits(run_limit, start_limit, quiet_limit, stall_factor)
@@ -206,7 +208,8 @@ def sweep(
         raise UsageError(
             f"--place {place}: a typed command runs here, with --nodes N on nodes that type it too, or with --place slurm as jobs"
         )
-    plan = at_site(_resolved(mapping, command, only, budget), site)
+    refuse_two_starts(from_start=from_start, resume_changed=resume_changed)
+    plan = replace(at_site(_resolved(mapping, command, only, budget), site), resume_changed=resume_changed)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
         plan,

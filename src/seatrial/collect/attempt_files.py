@@ -147,10 +147,12 @@ def read_resumption(attempt: AttemptPaths) -> Resumption | None:
 def earlier_attempts(attempt: AttemptPaths) -> list[AttemptPaths]:
     """The attempts of the same training before this one, oldest first, with those whose steps were lost; none after a start at 0."""
     run, first = RunPaths(attempt.folder.parent), attempt
+    hashes = {_stored_hash(attempt)}
     # A link that leads nowhere, or forward, is damaged.
     while (resumption := read_resumption(first)) and (source := resumption.from_attempt) is not None and 0 < source < first.number:
         first = run.attempt(source)
-    hashes = {_stored_hash(one) for one in (attempt, first)}
+        # It may have had fewer steps, or other settings.
+        hashes.add(_stored_hash(first))
     return [one for one in run.attempts() if first.number <= one.number < attempt.number and _stored_hash(one) in hashes]
 
 

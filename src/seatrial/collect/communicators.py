@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seatrial.collect.events import Effective, events_of_kind
+from seatrial.collect.effective import Effective
+from seatrial.collect.events import events_of_kind
 from seatrial.collect.launcher_log import host_logs
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths

@@ -21,11 +21,11 @@ import numpy.typing as npt
 import polars as pl
 
 from seatrial.collect.attempt_files import longest_non_decreasing
+from seatrial.collect.effective import read_effective
 from seatrial.collect.events import (
     LARGEST_FILE_BYTES,
     SkippedLines,
     rank_of_file,
-    read_effective_and_follows,
     read_event_files,
     read_rank_places,
     read_reported_figures,
@@ -88,9 +88,9 @@ def read_event_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
     if checked.steps.is_empty():
         return None, cautions
     steps = steps_on_harness_clock(checked.steps, attempt.nodes)
-    # Where every line is of this attempt, the table knows whether it is worth searching the text again.
-    may_be_effective = bool(skipped) or "effective" in others["kind"]
-    effective, follows = read_effective_and_follows(paths.events(0), attempt) if may_be_effective else ({}, {})
+    num_effective = Counter(rank for kind, rank in zip(others["kind"], others["rank"], strict=True) if kind == "effective")
+    of_the_run = [path for path in sources if 0 <= rank_of_file(path) < world_size]
+    effective, follows = read_effective(of_the_run, attempt, num_effective)
     tables = StepTables(
         source="events",
         steps=steps,

@@ -1,7 +1,7 @@
 """Event files of the probe.
 
 In: events_rank*.jsonl, one JSON object a line, possibly damaged or with lines of other runs. Out: one table of the attempt's events and
-what was skipped in each file; and what single events report: start-up, place of each rank, effective settings, figures, halt and stop.
+what was skipped in each file; and what single events report: start-up, place of each rank, figures, halt and stop.
 
 Intact files go through polars together, in one pass with a fixed schema. Where anything is odd (a line that polars rejects, of another
 run, or of another rank than the file's), every file is read by itself in blocks, so that memory stays bounded; a block that polars
@@ -31,7 +31,6 @@ from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB
 from seatrial.records.attempt import Attempt, StartupFacts
-from seatrial.records.caution import Scalar
 from seatrial.records.events import FIGURE_NAME, SPANS, STEP_TABLE_COLUMNS
 from seatrial.records.measure import RankPlace, ReportedFigure
 
@@ -239,12 +238,17 @@ def _own_event(line: bytes, attempt: Attempt, rank: int) -> dict[str, Any] | Non
     return event
 
 
-SEARCH_BLOCK_BYTES = MIB
+SEARCH_BLOCK_BYTES = 64 << 10
+"""Most rare events are in the first block of a file, and of a thousand ranks no more is read."""
 
 
-def events_of_kind(kind: str, path: Path, attempt: Attempt) -> Iterator[dict[str, Any]]:
-    """Events of a rare kind, in file order; none where the file cannot be read. Blocks without the kind are not even split into lines."""
+def events_of_kind(kind: str, path: Path, attempt: Attempt, expected: int | None = None) -> Iterator[dict[str, Any]]:
+    """Events of a rare kind, in file order; none where the file cannot be read. Blocks without the kind are not even split into lines, and
+    where it is known how many there are, nothing is read after the last."""
     mark, rank = f'"{kind}"'.encode(), rank_of_file(path)
+    num_found = 0
+    if expected == 0:
+        return
     try:
         with open_file(path) as source:
             for block in line_blocks(source, LARGEST_FILE_BYTES, SEARCH_BLOCK_BYTES):
@@ -252,31 +256,11 @@ def events_of_kind(kind: str, path: Path, attempt: Attempt) -> Iterator[dict[str
                     event = _own_event(line, attempt, rank) if mark in line else None
                     if event is not None and event.get("kind") == kind:
                         yield event
+                        num_found += 1
+                if num_found == expected:
+                    return
     except OSError:
         return
-
-
-Effective = dict[str, tuple[Scalar, Scalar, str]]
-"""Setting → (requested, effective, reason)."""
-
-
-def read_effective(path: Path, attempt: Attempt) -> Effective:
-    """What became of the workload's settings, the last event of each; {} without any. Their types vary by line, so no table holds them."""
-    return read_effective_and_follows(path, attempt)[0]
-
-
-def read_effective_and_follows(path: Path, attempt: Attempt) -> tuple[Effective, dict[str, tuple[str, ...]]]:
-    """The same, and what each was declared to follow, where anything was."""
-    found: Effective = {}
-    follows: dict[str, tuple[str, ...]] = {}
-    for event in events_of_kind("effective", path, attempt):
-        setting, values = event.get("setting"), (event.get("requested"), event.get("effective"), event.get("reason"))
-        if not isinstance(setting, str) or any(isinstance(value, (dict, list)) for value in values):
-            continue
-        found[setting] = (event.get("requested"), event.get("effective"), str(event.get("reason") or ""))
-        declared = event.get("follows")
-        follows[setting] = tuple(filter(None, map(str.strip, declared.split(",")))) if isinstance(declared, str) else ()
-    return found, {setting: names for setting, names in follows.items() if names}
 
 
 LARGEST_FIGURE = 1e300

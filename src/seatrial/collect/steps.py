@@ -24,10 +24,10 @@ import polars as pl
 from seatrial.collect.attempt_files import read_record
 from seatrial.collect.bounded_lines import LineIndex
 from seatrial.collect.communicators import communicator_cautions, effective_backend, read_communicators
+from seatrial.collect.effective import read_effective
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
 from seatrial.collect.events import (
     read_broken_startup,
-    read_effective_and_follows,
     read_event_batch,
     read_rank_places,
     read_reported_figures,
@@ -173,7 +173,7 @@ def _with_other_events(tables: StepTables, attempt: Attempt) -> StepTables:
     sources = paths.all_events()
     if not sources:
         return tables
-    effective, follows = read_effective_and_follows(paths.events(0), attempt)
+    effective, follows = read_effective(sources, attempt)
     return replace(
         tables,
         effective=effective,

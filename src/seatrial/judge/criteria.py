@@ -23,6 +23,7 @@ from seatrial.judge.cross_run_criteria import (
     count_of_campaign,
     count_of_group,
     recommended_reading,
+    why_not_run,
 )
 from seatrial.judge.evidence import (
     FILES,
@@ -156,12 +157,25 @@ def _group_readings(criterion: Criterion, entry: MetricEntry, facts: Facts) -> l
         if readings and not others:
             return [missing(CAMPAIGN, "there is no group but the baseline: add one to compare with it")]
         return others
+    if criterion.group:
+        return _named_reading(criterion, entry, facts)
     # The scope `winner` is the group that one would use: the winner, else the recommended one.
     chosen = facts.group(facts.ranking.recommended)
     if chosen is not None:
         return [_group_reading(criterion, entry, chosen, facts) or recommended_reading(criterion, chosen, facts)]
     why = facts.ranking.reason or "no group could be ranked"
     return [missing("winner", f"no group can be recommended: {why.rstrip('.')}")] if facts.finished else []
+
+
+def _named_reading(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
+    """Of the group that the criterion names."""
+    name = criterion.group
+    found = facts.group(name)
+    reading = _group_reading(criterion, entry, found, facts) if found else None
+    if reading is not None:
+        return [reading]
+    why = why_not_run(name, facts) or f"there is no group {name} here: run the plan"
+    return [missing(name, why, FILES.group_summary.name)] if facts.finished else []
 
 
 def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> Reading:

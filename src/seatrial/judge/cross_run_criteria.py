@@ -277,8 +277,12 @@ def comparison_reading(criterion: Criterion, group: GroupSummary, facts: Facts) 
 
 def _not_run(baseline: Baseline, facts: Facts) -> str:
     """Why a baseline of this plan has no runs; empty where it has some, or is not a group of this plan."""
-    name = baseline.group
-    if baseline.campaign or baseline.history or facts.group(name):
+    return "" if baseline.campaign or baseline.history else why_not_run(baseline.group, facts)
+
+
+def why_not_run(name: str, facts: Facts) -> str:
+    """Why a group of this plan has no runs; empty where it has some, or is not one of its groups."""
+    if facts.group(name):
         return ""
     if facts.left_out_of(name):
         return f"{name} is in the plan and was not run: run the plan without `--only`, or with `--only {name}` too"
@@ -375,8 +379,13 @@ def _detail(found: Comparison, ends: list[float]) -> str:
     if found.loss and found.loss.verdict is LossVerdict.UNKNOWN:
         parts.append(f"loss {found.loss.verdict.value}: {found.loss.reason.rstrip('.')}")
     weak = [caution.rstrip(".") for caution in found.cautions]
-    differs = [f"what differs: {listed(found.differs)}"] if found.differs else []
+    differs = [f"what differs: {listed(found.differs)}{_of_all(found)}"] if found.differs else []
     return "; ".join([", ".join(parts), *differs, *weak])
+
+
+def _of_all(found: Comparison) -> str:
+    """Of several settings no single one has been shown to make the difference."""
+    return ": the difference is of all of them together" if len(found.settings_apart) > 1 else ""
 
 
 def _both_groups(baseline: Baseline, found: Comparison) -> tuple[Evidence, ...]:

@@ -59,8 +59,18 @@ def judge(
         findings=findings,
         statements=statements(facts),
         partial=bool(facts.pending),
+        confounded=_allowed_confounding(facts),
         notes=_notes(facts, selected=len(ran | set(pending))),
     )
+
+
+def _allowed_confounding(facts: Facts) -> tuple[str, ...]:
+    """What confounds groups that were ranked, or compared for a criterion, because that was allowed."""
+    if not facts.ranking.allow_confounded:
+        return ()
+    compared = [one.confounded for one in facts.comparisons.values() if not isinstance(one, str)]
+    ranked = [place.confounded for place in facts.ranking.groups if not place.is_best]
+    return tuple(dict.fromkeys(text for text in (*ranked, *compared) if text))
 
 
 def _finding(number: int, criterion: Criterion, facts: Facts) -> Finding:
@@ -70,7 +80,7 @@ def _finding(number: int, criterion: Criterion, facts: Facts) -> Finding:
     readings.sort(key=lambda reading: _ORDER[_status(criterion, reading)])
     violating = [reading.subject for reading in readings if _status(criterion, reading) is BoundStatus.VIOLATED]
     return Finding(
-        id=f"{number}-{criterion.metric}-{criterion.scope}",
+        id=f"{number}-{criterion.metric}-{criterion.group or criterion.scope}",
         criterion=criterion,
         verdict=verdict,
         text=text,
@@ -125,7 +135,8 @@ def _notes(facts: Facts, selected: int) -> dict[str, str]:
 
 def criterion_text(criterion: Criterion) -> str | None:
     """The criterion as text; None when it needs a bound and has none."""
-    subject = f"{criterion.metric}{_WHERE.get(criterion.scope, '')}"
+    where = f" of {criterion.group}" if criterion.group else _WHERE.get(criterion.scope, "")
+    subject = f"{criterion.metric}{where}"
     against = f" against {criterion.baseline.shown}" if criterion.baseline and criterion.baseline.text else ""
     if not needs_bound(criterion):
         return f"{subject}{against}"

@@ -155,12 +155,15 @@ def _write_common(
 
 # Settings that only the stage-1 trainer has, however it is started.
 _STAGE1_SETTINGS = ("speech_model", "text_model", "zero_stage")
+SPLIT = "split"
+"""The original's word for an attention that differs between the towers."""
 
 
 def write_log_header(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, order: AgentOrder, provenance: Provenance) -> None:
     """Begin launcher.log of a stage-1 run with the original driver's META and CMD blocks, secrets masked; agents append to it.
 
-    Effective precision, dtype and attention are empty: the trainer decides them where it runs, and the manifest has them.
+    What the trainer decides where it runs is not known yet: effective precision, dtype and attention are empty, and values of keys that the
+    original filled with effective ones are marked as requested. The manifest has what became of them.
     """
     if not all(name in spec.settings or name in spec.axes for name in _STAGE1_SETTINGS):
         return
@@ -175,20 +178,21 @@ def _meta_cells(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, pr
     """The values of META that are known before the start."""
     requested = {**spec.settings, **spec.axes}
     known = config_cells(spec, provenance, {}, allocation.ranks)
-    # Where a tower has none of its own, it is the common one.
+    # Where a tower has none of its own, it is the common one; where only the towers have one, theirs is the common one.
     towers = {name: known[name] or known["attn_impl_req"] for name in ("speech_attn_impl_req", "text_attn_impl_req")}
+    speech, text = towers.values()
     telemetry, timing, fixed_slice_s = spec.telemetry, spec.timing, requested.get("fixed_slice_s")
     return {
         **known,
         **towers,
+        "attn_impl_req": known["attn_impl_req"] or (speech if speech == text else SPLIT),
         "timestamp": datetime.now().astimezone().isoformat(timespec="seconds"),
         "mode": spec.mode,
         "group": spec.group,
         "repeat": spec.repeat,
         "port": allocation.master_port,
-        "torch_compile_mode": requested.get("torch_compile_mode"),
-        "torch_compile_dynamic": requested.get("torch_compile_dynamic"),
-        "matmul_precision": requested.get("matmul_precision"),
+        **{name: _marked(known[name]) for name in ("torch_compile_enabled", "tf32_enabled")},
+        **{name: _marked(requested.get(name)) for name in ("torch_compile_mode", "torch_compile_dynamic", "matmul_precision")},
         "enable_gpu_telemetry": telemetry.gpu_s is not None,
         "gpu_telemetry_interval_sec": telemetry.gpu_s,
         "gpu_telemetry_csv": str(attempt.gpu_telemetry),
@@ -205,6 +209,12 @@ def _meta_cells(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, pr
         "length_bucket_boundaries_sec": requested.get("bucket_boundaries_s"),
         "run_dir": str(attempt.folder.parent),
     }
+
+
+def _marked(requested: Scalar) -> str | None:
+    """`true (requested)`: whether it can be had is not known yet. What is off stays off."""
+    text = format_cell(requested)
+    return f"{text} (requested)" if text and requested is not False else text
 
 
 def masked_spec(spec: RunSpec) -> RunSpec:

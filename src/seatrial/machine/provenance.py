@@ -22,7 +22,7 @@ from seatrial.machine.host import detect_container, read_host
 from seatrial.machine.network import describe_interfaces
 from seatrial.machine.secrets import MASK, is_ordinary_value, mask
 from seatrial.machine.software import find_cuda_versions, find_interpreter, read_git_state
-from seatrial.records.attempt import Provenance
+from seatrial.records.attempt import HostFacts, Provenance
 
 # Variables that tune a run: another value is another condition, and runs under different conditions are not averaged.
 TUNING_PREFIXES = (
@@ -216,6 +216,64 @@ def fingerprint_differences(before: Provenance, after: Provenance) -> dict[str, 
     """The facts in which two fingerprints differ, with both values, empty where there is none: `torch` → `2.12.0`, `2.13.0`."""
     old, new = (_flatten(fingerprint_facts(provenance)) for provenance in (before, after))
     return {name: (old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)}
+
+
+def with_host_facts(gathered: Provenance, names: Sequence[str], hosts: Mapping[str, HostFacts]) -> Provenance:
+    """What was gathered here, as it is for a run on the hosts `names`: the machine is node 0's, since the harness need not run on one of
+    the hosts, and each host's hardware and software is recorded too, so that unlike ones are not averaged."""
+    known = {name: hosts[name] for name in names if name in hosts}
+    if not known:
+        return gathered
+    first = known.get(names[0])
+    machine = gathered if first is None else _on_node_0(first, gathered)
+    provenance = replace(machine, hosts={name: _host_identity(facts) for name, facts in known.items()})
+    return replace(provenance, fingerprint=compute_fingerprint(provenance))
+
+
+NOT_OF_NODE_0 = ("gpu_cc", "gpu_power_limit_w", "container")
+"""Facts of the fingerprint that are known of node 0 only where the harness runs there."""
+
+
+def _on_node_0(first: HostFacts, gathered: Provenance) -> Provenance:
+    """Node 0's facts; those that were not gathered there are empty instead of this machine's."""
+    if first.host == gathered.host:
+        return gathered
+    return replace(
+        gathered,
+        host=first.host,
+        platform=first.platform,
+        cpu=first.cpu,
+        cpu_count=first.cpu_count,
+        memory_bytes=first.memory_bytes,
+        gpu_name=";".join(dict.fromkeys(first.gpus)),
+        driver_version=first.driver_version,
+        python=first.python or gathered.python,
+        packages=dict(first.packages) or gathered.packages,
+        nics={name: ", ".join(addresses) for name, addresses in first.interfaces.items()},
+        gpu_cc="",
+        gpu_uuid_list="",
+        gpu_power_limit_w="",
+        gpu_power_default_w="",
+        gpu_clocks="",
+        pcie_gen="",
+        container="",
+    )
+
+
+def _host_identity(facts: HostFacts) -> dict[str, str]:
+    """What two identical hosts have in common, and the host's name."""
+    packages = " ".join(f"{name}={version}" for name, version in sorted(facts.packages.items()))
+    return {
+        "host": facts.host,
+        "cpu": facts.cpu,
+        "cpu_count": str(facts.cpu_count),
+        "memory_bytes": str(facts.memory_bytes),
+        "gpu_name": ";".join(facts.gpus),
+        "driver_version": facts.driver_version,
+        "platform": facts.platform,
+        "python": facts.python,
+        "packages": packages,
+    }
 
 
 def short_hash(value: Any) -> str:

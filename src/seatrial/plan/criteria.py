@@ -20,7 +20,16 @@ from seatrial.plan.schema import CriterionPart, Plan
 from seatrial.plan.yaml_text import KeyPath
 from seatrial.records.measure import LEAST_REPEATS
 from seatrial.records.plan import SENTINEL, CampaignPlan
-from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, METRICS, REPORTED, Baseline, Criterion, MetricEntry, metric_entry
+from seatrial.records.verdict import (
+    HOW_TO_NAME_A_BASELINE,
+    METRICS,
+    REPORTED,
+    WINNER,
+    Baseline,
+    Criterion,
+    MetricEntry,
+    metric_entry,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +267,8 @@ def _check_ready(plan: Plan, path: KeyPath, name: str, part: CriterionPart) -> N
             raise plan.error(
                 (*path, key), f"belongs to the criteria of {name} themselves; leave it out, or write the one you mean with `metric`"
             )
+    if part.group is not None and all(criterion.scope != WINNER for criterion in known.criteria):
+        raise plan.error((*path, "group"), f"no criterion of {name} judges a single group; leave it out")
     if part.baseline is not None:
         _check_baseline(plan, path, name, part, compares=known.compares)
 
@@ -269,6 +280,10 @@ def _check_metric(plan: Plan, path: KeyPath, name: str, part: CriterionPart) -> 
         raise plan.error((*path, "metric"), f"unknown metric '{name}'; {hint}")
     if part.scope is not None and part.scope not in entry.scopes:
         raise plan.error((*path, "scope"), f"{name} has no scope '{part.scope}'; {did_you_mean(part.scope, entry.scopes)}")
+    if part.group is not None and (WINNER not in entry.scopes or part.scope not in (None, WINNER)):
+        able = WINNER in entry.scopes
+        fix = f"leave scope out, or write `scope: {WINNER}`" if able else "leave it out"
+        raise plan.error((*path, "group"), f"{'goes with scope winner only' if able else f'{name} is not of a single group'}; {fix}")
     _check_bounds(plan, path, name, part, entry)
     _check_unit(plan, path, name, part, entry)
     if part.baseline is not None:
@@ -325,10 +340,18 @@ def criteria_of(plan: Plan, groups: Sequence[str], cwd: Path) -> tuple[Criterion
     criteria = []
     for position, part in enumerate(plan.criteria):
         baseline = _resolve_baseline(plan, position, part, groups, cwd)
+        group = _resolve_group(plan, position, part, baseline, groups)
         for criterion in _without_baseline(part):
             entry = metric_entry(criterion.metric)
             compares = entry is not None and entry.compares
-            criteria.append(dataclasses.replace(criterion, baseline=baseline if compares else None, ready=part.ready or ""))
+            criteria.append(
+                dataclasses.replace(
+                    criterion,
+                    group=group if criterion.scope == WINNER else "",
+                    baseline=baseline if compares else None,
+                    ready=part.ready or "",
+                )
+            )
     return tuple(criteria)
 
 
@@ -342,7 +365,7 @@ def _without_baseline(part: CriterionPart) -> tuple[Criterion, ...]:
     return (
         Criterion(
             metric=part.metric,
-            scope=part.scope or entry.default_scope,
+            scope=part.scope or (WINNER if part.group is not None else entry.default_scope),
             at_most=converted_bound(part.at_most, part.unit, unit),
             at_least=converted_bound(part.at_least, part.unit, unit),
             unit=unit,
@@ -361,6 +384,18 @@ def _resolve_baseline(plan: Plan, position: int, part: CriterionPart, groups: Se
         raise plan.error(path, f"no group of this plan is called '{baseline.group}'; {did_you_mean(baseline.group, groups)}")
     campaign = "" if baseline.campaign is None else _folder(plan, position, baseline.campaign, cwd)
     return Baseline(group=baseline.group or "", campaign=campaign, history=baseline.history or "")
+
+
+def _resolve_group(plan: Plan, position: int, part: CriterionPart, baseline: Baseline | None, groups: Sequence[str]) -> str:
+    """The group that is judged in place of the recommended one; empty where none is named."""
+    if part.group is None:
+        return ""
+    path: KeyPath = ("criteria", position, "group")
+    if part.group not in groups:
+        raise plan.error(path, f"no group of this plan is called '{part.group}'; {did_you_mean(part.group, groups)}")
+    if baseline == Baseline(group=part.group):
+        raise plan.error(path, f"is '{part.group}', which is the baseline too; name another group in one of the two")
+    return part.group
 
 
 def _folder(plan: Plan, position: int, written: str, cwd: Path) -> str:

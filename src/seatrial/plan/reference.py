@@ -104,7 +104,8 @@ sentinel: 4                           # the first group again after every fourth
 ```
 
 `needs` names a campaign that must have passed first: its verdict is PASS, by the `ready` set if one is named, and it ran on this machine
-with this software, as fingerprints compare them; the code may have changed. Otherwise nothing is started, unless with `--ignore-needs`.
+or these hosts with this software, as fingerprints compare them; the code may have changed. Otherwise nothing is started, unless with
+`--ignore-needs`.
 
 ```yaml
 needs: {campaign: outputs/phase-b, ready: stage1_stability, plan: phase-b.yaml}      # short: needs: outputs/phase-b
@@ -266,10 +267,10 @@ def criteria_listing(name: str | None = None) -> str:
 
 
 def criterion_line(criterion: Criterion) -> str:
-    """`speedup_pct at least 20 % (winner) against mb8, from stage1_speedup_v100`."""
+    """`speedup_pct at least 20 % (winner) against mb8, from stage1_speedup_v100`; a group that it names in place of the winner."""
     against = f" against {criterion.baseline.text}" if criterion.baseline else ""
     source = f", from {criterion.ready}" if criterion.ready else ""
-    return f"{criterion.metric} {bound_text(criterion)} ({criterion.scope}){against}{source}"
+    return f"{criterion.metric} {bound_text(criterion)} ({criterion.group or criterion.scope}){against}{source}"
 
 
 def _metric_lines(name: str, entry: MetricEntry) -> list[str]:

@@ -286,6 +286,7 @@ def _under_old_name(run: RunSpec, old_names: Mapping[str, str]) -> RunSpec:
 
 
 def _with_old_baseline(criterion: Criterion, old_names: Mapping[str, str]) -> Criterion:
+    criterion = dataclasses.replace(criterion, group=old_names.get(criterion.group, criterion.group))
     baseline = criterion.baseline
     if baseline is None or baseline.campaign or baseline.group not in old_names:
         return criterion

@@ -140,6 +140,8 @@ class CriterionPart(StrictModel):
     """The smallest value that passes."""
     unit: str | None = Field(default=None, max_length=40)
     """Unit of the bounds: the metric's own, or one that converts to it exactly: `s` for `ms`, `GiB` for `MiB`, `pct` for a ratio."""
+    group: str | None = None
+    """The group that is judged in place of the recommended one: for scope `winner`, and of a ready set for its criteria of that scope."""
     baseline: BaselinePart | None = None
     """For metrics that compare: what with. The plan's `baseline` when left out, where that is one of its groups."""
     reason: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +149,3 @@ def fill(argv: Sequence[str], output: Path) -> list[str]:
     """The command with its placeholders replaced."""
     values = {"python": sys.executable, "output": str(output)}
     return [PLACEHOLDER.sub(lambda found: values[found[1]], text) for text in argv]
-
-
-def referenced_files(mapping: dict[str, Any]) -> Iterator[str]:
-    """Plans that a plan file names, relative to it: what it extends, its base, the plans of its stages."""
-    stages = mapping.get("stages") or ()
-    names = (mapping.get("extends"), mapping.get("base"), *(stage.get("plan") for stage in stages if isinstance(stage, dict)))
-    yield from (name for name in names if isinstance(name, str))

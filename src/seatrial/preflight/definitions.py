@@ -96,6 +96,8 @@ class Need:
     """The runs with all their ranks, where `runs` are this host's share of them."""
     fit_enforced: bool = True
     """Whether a run that will not fit into GPU memory refuses the campaign; else it is a warning."""
+    host_facts: Mapping[str, HostFacts] = field(default_factory=dict)
+    """The hosts of the plan by name, in its order, as they were asked before the start; {} where none was."""
     caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment that every run inherits."""
     starts_programs: bool = True

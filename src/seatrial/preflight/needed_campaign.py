@@ -1,8 +1,9 @@
 """The campaign that a plan `needs`: has it passed, on this machine and with this software?
 
 In: a `Need` with the folder of that campaign. Out: one check. The verdict is read from its verdict.json, machine and software from the
-provenance.json of its runs and compared as fingerprints are, the code left out: whether a platform is steady does not depend on a commit,
-and editing a plan of the checkout would be one. Of a campaign on many hosts only the verdict is looked at.
+provenance.json of its runs and compared as fingerprints are with those of every run of the plan, the code left out: whether a platform is
+steady does not depend on a commit, and editing a plan of the checkout would be one. On many hosts it is the hosts as they were asked before
+the start; the nodes of a Slurm job are not known yet, and that is said.
 """
 
 from __future__ import annotations
@@ -13,17 +14,25 @@ from pathlib import Path
 
 from seatrial.core import files
 from seatrial.core.paths import CampaignPaths
-from seatrial.core.text import join_names
-from seatrial.machine.provenance import fingerprint_differences, gather_provenance, tuning_of
+from seatrial.core.text import count, join_names
+from seatrial.machine.provenance import (
+    NOT_OF_NODE_0,
+    fingerprint_differences,
+    gather_provenance,
+    host_hardware,
+    tuning_of,
+    with_host_facts,
+)
 from seatrial.preflight.definitions import NOT_ASKED, Need, refusal
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none
-from seatrial.records.plan import NeededCampaign, RunSpec
+from seatrial.records.plan import HOSTFILE, PERNODE, SLURM, NeededCampaign, RunSpec
 from seatrial.records.verdict import CampaignVerdict, Verdict
 
 OVERRIDE = "--ignore-needs"
 CODE_FACTS = frozenset({"git_commit_hash", "git_diff_sha256"})
+HOSTS = "hosts"
 MOST_NAMED = 3
 NEEDED = refusal(
     name="needed campaign {campaign}",
@@ -45,9 +54,11 @@ def check_needed(need: Need) -> Iterator[Check]:
         # What would run here now is known only to git and the run's own Python.
         yield NEEDED.result(True, NOT_ASKED, campaign=needs.campaign, fix="run it first")
         return
-    problem = problem or _elsewhere(needs, need)
+    not_compared = _why_not_compared(need)
+    problem = problem or ("" if not_compared else _elsewhere(needs, need))
     run_it = f"run it first (`seatrial run {shlex.quote(needs.plan)}`)" if needs.plan else "run it first"
-    found = problem or f"{Verdict.PASS.value}{f' by {needs.ready}' if needs.ready else ''}, on this machine with this software"
+    where = f"; {not_compared}" if not_compared else ", on this machine with this software"
+    found = problem or f"{Verdict.PASS.value}{f' by {needs.ready}' if needs.ready else ''}{where}"
     yield NEEDED.result(not problem, found, refuses=needs.enforced, campaign=needs.campaign, fix=run_it)
 
 
@@ -63,26 +74,67 @@ def _verdict_problem(needs: NeededCampaign) -> str:
         return f"it was not judged by {needs.ready}"
     if verdict.partial:
         return f"{verdict.verdict.value} so far, and runs of it are still to be run"
+    if verdict.verdict is Verdict.PASS and verdict.confounded:
+        return f"it is {Verdict.PASS.value} with confounded groups compared all the same ({verdict.confounded[0]}): report it without"
     if verdict.verdict is Verdict.PASS:
         return ""
     reasons = [finding.text.rstrip(".") for finding in judged if finding.verdict is not Verdict.PASS]
     return f"its verdict is {verdict.verdict.value}{f': {reasons[0]}' if reasons else ''}"
 
 
+def _why_not_compared(need: Need) -> str:
+    """Why machine and software of the plan's runs are not known here and now; empty where they are."""
+    kinds = {spec.place.kind for spec in need.whole_runs or need.runs}
+    if SLURM in kinds:
+        return "on which nodes the jobs will run is not known yet, so machine and software were not compared"
+    if kinds & {HOSTFILE, PERNODE} and not need.host_facts:
+        return "the hosts are compared when the campaign starts"
+    return ""
+
+
 def _elsewhere(needs: NeededCampaign, need: Need) -> str:
-    """In which facts its runs differ from what would run here now."""
+    """In which facts its runs differ from what would run now."""
     before = list(_provenances(CampaignPaths(Path(needs.campaign))))
     if not before:
         return "none of its runs has a provenance.json: what it ran on is unknown"
-    if not need.runs or any(one.hosts for one in before):
-        return ""
-    now = _here(need.runs[0], need)
-    for one in before:
-        differing = {name: both for name, both in fingerprint_differences(one, now).items() if name not in CODE_FACTS}
-        if differing:
-            texts = [f"{name} {there or 'none'} there, {here or 'none'} here" for name, (there, here) in differing.items()]
-            return f"it passed on another machine or with other software: {join_names(texts, MOST_NAMED, '; ')}"
+    for now in _planned(need):
+        for one in before:
+            texts = list(_differences(one, now))
+            if texts:
+                return f"it passed on another machine or with other software: {join_names(texts, MOST_NAMED, '; ')}"
     return ""
+
+
+def _differences(one: Provenance, now: Provenance) -> Iterator[str]:
+    if bool(one.hosts) != bool(now.hosts):
+        there, here = (count(len(side.hosts), "host") if side.hosts else "one machine" for side in (one, now))
+        yield f"{there} there, {here} here"
+        return
+    for name, (there, here) in fingerprint_differences(one, now).items():
+        is_unknown = name in NOT_OF_NODE_0 and bool(one.hosts) and not (there and here)
+        if name == HOSTS:
+            yield from _host_differences(one, now)
+        elif name not in CODE_FACTS and not is_unknown:
+            yield f"{name} {there or 'none'} there, {here or 'none'} here"
+
+
+def _host_differences(one: Provenance, now: Provenance) -> Iterator[str]:
+    """Facts whose values are not the same in both sets of hosts; their names do not count, as in a fingerprint."""
+    there, here = ([host_hardware(host) for host in side.hosts.values()] for side in (one, now))
+    for name in dict.fromkeys(name for host in (*there, *here) for name in host):
+        values = [sorted({host.get(name, "") for host in side}) for side in (there, here)]
+        if values[0] != values[1]:
+            yield f"{name} of the hosts {', '.join(values[0]) or 'none'} there, {', '.join(values[1]) or 'none'} here"
+
+
+def _planned(need: Need) -> Iterator[Provenance]:
+    """Of every run of the plan, alike ones once."""
+    seen = set()
+    for spec in need.whole_runs or need.runs:
+        key = spec.cwd, spec.place.devices, spec.place.hosts, _program(spec), tuple(sorted(spec.env.items()))
+        if key not in seen:
+            seen.add(key)
+            yield _here(spec, need)
 
 
 def _provenances(paths: CampaignPaths) -> Iterator[Provenance]:
@@ -93,14 +145,21 @@ def _provenances(paths: CampaignPaths) -> Iterator[Provenance]:
             yield found
 
 
+def _program(spec: RunSpec) -> tuple[str, ...]:
+    if not spec.launcher.program and spec.launcher.kind == "command" and spec.workload.script:
+        return (spec.workload.script, *spec.workload.args)
+    return spec.launcher.program
+
+
 def _here(spec: RunSpec, need: Need) -> Provenance:
-    program = spec.launcher.program
-    if not program and spec.launcher.kind == "command" and spec.workload.script:
-        program = (spec.workload.script, *spec.workload.args)
-    return gather_provenance(
+    hosts = spec.place.hosts
+    gathered = gather_provenance(
         Path(spec.cwd),
-        spec.place.devices,
-        program=program,
+        hosts[0].devices if hosts else spec.place.devices,
+        program=_program(spec),
         env=need.environment(spec),
         tuning=tuning_of(need.caller, spec.env),
     )
+    # On this machine alone, no name is among those that were asked.
+    names = [host.name for host in hosts] or ([*need.host_facts] if spec.place.kind == PERNODE else [])
+    return with_host_facts(gathered, names, need.host_facts)

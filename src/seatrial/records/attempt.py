@@ -150,9 +150,9 @@ class StepTables:
     pauses: polars.DataFrame
     world_size: int
     effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
-    """Setting → requested, effective, reason, as rank 0 reported them."""
+    """Setting → requested, effective, reason, as all ranks report them; `mixed: …` where they disagree."""
     follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Effective setting → settings that rank 0 declared it to follow."""
+    """Effective setting → settings that it was declared to follow."""
     timing_points: tuple[TimingPoint, ...] = ()
     """Printed by the script itself (the seeds' `Timing` lines); empty where analysis has to compute them."""
     eta_points: tuple[EtaPoint, ...] = ()

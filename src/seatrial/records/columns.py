@@ -130,7 +130,7 @@ GROUP_OURS = _names(
     wall_samples_per_sec_low wall_samples_per_sec_high wall_tokens_per_sec wall_tokens_per_sec_low wall_tokens_per_sec_high
     wall_steps_per_sec wall_steps_per_sec_low wall_steps_per_sec_high wall_iter_p50_ms wall_p90_over_p50 startup_sec duration_sec
     ratio_to_best ratio_low ratio_high tied_with_best can_win reason infrastructure_failures stability stability_ratio_median
-    stability_ratio_max throughput_cv_pct stability_causes debug_settings
+    stability_ratio_max throughput_cv_pct stability_causes debug_settings confounded
     """
 )
 BEST_CONFIG = _names(

@@ -185,6 +185,8 @@ class Comparison:
     """Why there is no conclusion about the code: failures of the platform that need a re-run."""
     differs: tuple[str, ...] = ()
     """Settings in effect, code and packages in which the two differ: the purpose of an A/B, so it is not refused for them."""
+    settings_apart: tuple[str, ...] = ()
+    """Names of the settings that were requested unlike and were unlike in effect, as far as that is known."""
     cautions: tuple[str, ...] = ()
     confounded: str = ""
     """What they are confounded by, where they were compared all the same (`--allow-confounded`) or in a list with others."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from seatrial.records.caution import Caution, Number, Scalar
 from seatrial.records.eta import EtaPoint, EtaQuality
@@ -213,9 +215,29 @@ WORKLOAD_CAUTION = "caution: "
 """Prefix of the reason of an effective setting that the report must show."""
 
 
+MIXED_RANKS = "mixed: "
+"""Prefix of an effective value on which the ranks of a run disagree: `mixed: fused on 3 of 4 ranks`."""
+_TRUTH = {"true": "True", "false": "False"}
+# Text that is a number in another spelling than Python's: 1.0 for 1, 1e-4 for 0.0001. 2.10 may be a version, and stays.
+_RESPELLED_NUMBER = re.compile(r"[+-]?(\d+\.0+|(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3})")
+
+
+@lru_cache(maxsize=4096, typed=True)
+def setting_text(value: Scalar) -> str:
+    """A setting's value in one spelling, in which alike values are equal: True and "true", 1 and 1.0 and "1.0", but not True and 1."""
+    if isinstance(value, str):
+        if _RESPELLED_NUMBER.fullmatch(value):
+            value = float(value)
+        else:
+            return _TRUTH.get(value.lower(), value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSetting:
-    """A setting of a group as it was requested and as it was in effect; values as text, secrets masked."""
+    """A setting of a group as it was requested and as it was in effect; values as text (`setting_text`), secrets masked."""
 
     name: str
     requested: str

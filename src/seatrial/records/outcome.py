@@ -206,8 +206,8 @@ class Resumption:
     """Newer checkpoints that are damaged: attempt, name and reason."""
     from_start: bool = False
     """A start at step 0 was requested (`--from-start`): earlier attempts are left behind."""
-    left_behind: str = ""
-    """Why it does not go on from a checkpoint that is there, and what to do for that: the training changed since."""
+    changed: str = ""
+    """What of the training changed since the checkpoint: `steps 1,000 → 2,000`, or more with `--resume-changed`."""
 
     @property
     def text(self) -> str:
@@ -223,6 +223,7 @@ class Resumption:
     def _where(self) -> str:
         skipped = f"; skipped {', '.join(self.skipped)}" if self.skipped else ""
         if self.from_attempt is None:
-            return f"at step 0{f': {self.left_behind}' if self.left_behind else ''}{skipped}"
+            return f"at step 0{skipped}"
         what = f"{self.checkpoint}, step {self.step:,}" if self.step is not None else "its checkpoints"
-        return f"from attempt {self.from_attempt} ({what}){skipped}"
+        changed = f"; changed since: {self.changed.removesuffix(' changed')}" if self.changed else ""
+        return f"from attempt {self.from_attempt} ({what}){changed}{skipped}"

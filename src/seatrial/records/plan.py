@@ -330,6 +330,8 @@ class CampaignPlan:
     """Runs between two of them."""
     criteria: tuple[Criterion, ...] = ()
     needs: NeededCampaign | None = None
+    resume_changed: bool = False
+    """Whether a training goes on from a checkpoint of it as it was before a change (`--resume-changed`)."""
     fit_enforced: bool = True
     """False where the user chose to start runs all the same that will not fit into GPU memory."""
     stop_on_error: bool = False

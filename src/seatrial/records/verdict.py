@@ -229,6 +229,8 @@ class Criterion:
     metric: str
     scope: str
     """`campaign`, `every_run`, `every_group` or `winner` (the recommended group where no winner is proven)."""
+    group: str = ""
+    """With scope `winner`: the group that is judged in place of the recommended one; empty for that one."""
     at_most: float | None = None
     at_least: float | None = None
     unit: str = ""
@@ -290,4 +292,7 @@ class CampaignVerdict:
     """Findings beside the criteria; none of them changes the exit code."""
     partial: bool = False
     """True when runs of the plan are still to be run."""
+    confounded: tuple[str, ...] = ()
+    """What confounds groups that were compared all the same (`--allow-confounded`): no plan that `needs` this campaign takes such a
+    verdict."""
     notes: dict[str, str] = field(default_factory=dict)

@@ -103,6 +103,7 @@ def best_env(best: Best) -> str:
     """`NAME=value` lines that a shell can source."""
     values = dict(zip(BEST_ENV, (format_cell(best.row.get(key), key) for key in BEST_CONFIG), strict=True))
     values |= {"BEST_AXIS_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()): format_cell(value) for name, value in best.group.axes.items()}
+    values |= {"BEST_CAUTION": _caution(best)} if _caution(best) else {}
     return _comment(best) + "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 

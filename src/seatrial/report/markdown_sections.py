@@ -471,6 +471,8 @@ def _group_summary(results: CampaignResults, groups: Sequence[Row]) -> Iterator[
         "These figures are sums of phases, the mean over the last timing points of each run, and not the wall clock of the ranking. "
         f"Speed-up is against the group '{escape(results.baseline_group)}', where there is one."
     )
+    if text := campaign.why_no_tail(results):
+        yield escape(text)
 
 
 def _rows_table(rows: Sequence[Row], name: str, columns: Sequence[tuple[str, str]], where: str = CAMPAIGN_FILES.group_summary.name) -> str:

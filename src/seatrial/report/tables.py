@@ -186,6 +186,7 @@ def _place_cells(place: RankedGroup | None) -> Row:
     if place is None:
         return {}
     cells: Row = {"rank": place.rank, "tied_with_best": place.tied, "can_win": place.can_win, "reason": place.reason}
+    cells["confounded"] = place.confounded or None
     if place.ratio:
         cells |= {"ratio_to_best": place.ratio.mean, "ratio_low": place.ratio.low, "ratio_high": place.ratio.high}
     return cells

@@ -90,6 +90,7 @@ def verdict_json(results: CampaignResults) -> dict[str, Any]:
         "verdict": verdict.pop("verdict"),
         "exit_code": results.verdict.verdict.exit_code,
         "partial": verdict.pop("partial"),
+        "confounded": verdict.pop("confounded"),
         **verdict,
         "pending": list(results.pending),
         "generated_at": utc_time(results.generated_t),

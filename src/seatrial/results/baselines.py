@@ -2,13 +2,14 @@
 
 In: the criteria and the grouped campaign. Out: for each group and each baseline that a criterion names, the `Comparison` (baseline = A,
 group = B), or why there is none and how to get one. All groups are compared, also where only the recommended one is asked for: it
-was found among them, and is corrected for them all. Where a baseline names a campaign and no group, each group is compared with the one of
+was found among them, and is corrected for them all. A group that a criterion names was chosen beforehand: where all criteria with this
+baseline name theirs, only those are compared. Where a baseline names a campaign and no group, each group is compared with the one of
 its name there, else with the recommended one there, which then counts as often as it had rivals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +38,13 @@ def comparisons_for(criteria: Sequence[Criterion], mine: GroupedCampaign, *, fol
     """Every comparison that the criteria ask for."""
     found: Compared = {}
     for baseline in dict.fromkeys(criterion.baseline for criterion in criteria if criterion.baseline is not None):
-        found |= _against(mine, baseline, folder, history)
+        named = {criterion.group for criterion in criteria if criterion.baseline == baseline}
+        found |= _against(mine, baseline, set() if "" in named else named, folder, history)
     return found
 
 
-def _against(mine: GroupedCampaign, baseline: Baseline, folder: Path, history: Path | None) -> Compared:
+def _against(mine: GroupedCampaign, baseline: Baseline, named: Collection[str], folder: Path, history: Path | None) -> Compared:
+    """Every group against the baseline; with `named`, only those."""
     from seatrial.analyse.comparison import compare_pairs
 
     found: Compared = {}
@@ -49,7 +52,8 @@ def _against(mine: GroupedCampaign, baseline: Baseline, folder: Path, history: P
     resolver = Resolver(history=history)
     # Without a campaign of its own a baseline's group is one of these, and is not compared with itself.
     own = baseline.group if not baseline.campaign and not baseline.history else ""
-    for name in [group.group for group in mine.groups if group.runs and group.mode != SENTINEL and group.group != own]:
+    candidates = [group.group for group in mine.groups if group.runs and group.mode != SENTINEL and group.group != own]
+    for name in [name for name in candidates if not named or name in named]:
         try:
             pairs.append(_pair(resolver, mine, baseline, folder, name))
         except SeatrialError as error:

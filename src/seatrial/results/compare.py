@@ -24,7 +24,7 @@ from seatrial.machine.provenance import fingerprint_facts
 from seatrial.machine.secrets import mask
 from seatrial.records.caution import Scalar
 from seatrial.records.comparison import ComparedGroup, ComparedRun
-from seatrial.records.measure import GroupSummary
+from seatrial.records.measure import GroupSummary, setting_text
 from seatrial.records.plan import SENTINEL, CampaignPlan
 from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.results.gather import read_campaign_at
@@ -330,7 +330,7 @@ def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:
 
 
 def _masked_text(name: str, value: Scalar) -> str:
-    return mask(name, "" if value is None else str(value))
+    return mask(name, setting_text(value))
 
 
 def _ended_t(run: MeasuredRun) -> float:

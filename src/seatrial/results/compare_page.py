@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seatrial.collect.attempt_files import read_environment
 from seatrial.collect.attempts import ended, read_attempt
-from seatrial.collect.events import read_effective
+from seatrial.collect.effective import read_effective
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, SeatrialError, UsageError
 from seatrial.core.paths import AttemptPaths, CampaignPaths, OriginalPaths
@@ -104,7 +104,7 @@ def read_run_for_diff(folder: Path) -> RunSide:
     paths = AttemptPaths(Path(attempt.folder))
     return RunSide(
         attempt=attempt,
-        effective=read_effective(paths.events(0), attempt),
+        effective=read_effective(paths.all_events(), attempt)[0],
         environment=read_environment(paths.environment) or {},
     )
 

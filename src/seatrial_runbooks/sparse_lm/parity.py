@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from seatrial.cli.program import exit_with
-from seatrial.cli.runbook import RUNBOOKS
+from seatrial.cli.shipped import RUNBOOKS
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial_runbooks.command_line import StrictParser, run_reporting_errors
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.cli.main import run_command
-from seatrial.cli.plan import PLANS
 from seatrial.cli.program import exit_with
+from seatrial.cli.shipped import PLANS
 from seatrial_runbooks.command_line import StrictParser, count, run_reporting_errors
 
 PLAN, CPU_PLAN = PLANS / "sparse-lm" / "validation.yaml", PLANS / "sparse-lm" / "validation-cpu.yaml"

@@ -25,12 +25,16 @@ from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver_output import InVariables, logged_to, notes, plan_terms_as_variables
 from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, alike_notes, plan_mappings
-from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names, unknown_names
+from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, setting_names, shortened_names
 
 NAME = "run_stage1_ab_bench.sh"
 TRAINER_WORKLOAD = "contrastive"
 """The bundled workload that train.py starts."""
 PLACE_IN_VARIABLES = "(Here place.include is INCLUDE; for CPU ranks use INCLUDE=localhost and WORLD_SIZE=N.)"
+GUARD = (
+    "This plan starts train.py as a script: which of its effective settings may follow others, only the driver knows. `seatrial run` may "
+    "refuse groups as confounded that the driver compares; there use `workload: contrastive`, as the plans of stage1 do."
+)
 HELP, DRY_RUN, YES, RUNBOOK = "--help", "--dry-run", "--yes", "--runbook"
 
 
@@ -184,7 +188,7 @@ def print_plans(plans: Sequence[DriverPlan]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for one in plans:
             # Comments: what is printed stays a plan.
-            for note in alike_notes(one.variables):
+            for note in [*alike_notes(one.variables), GUARD]:
                 echo(f"# {note}")
             path = Path(folder) / f"{one.plan.name}.yaml"
             write_text(path, plan_yaml(one.mapping))
@@ -212,8 +216,8 @@ def _drive(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
 
 def name_warnings(environ: Mapping[str, str], variables: Variables) -> list[str]:
     """A line for each unknown name that resembles the driver's, and for those that IGNORE_UNKNOWN lets pass."""
-    passed = unknown_names(environ) if variables["IGNORE_UNKNOWN"] else []
-    ignored = [f"{text.partition('; IGNORE_UNKNOWN')[0]}; ignored, IGNORE_UNKNOWN is 1" for text in passed]
+    passed = setting_names(environ, VARIABLES) if variables["IGNORE_UNKNOWN"] else []
+    ignored = [f"{text}; ignored, IGNORE_UNKNOWN is 1" for text in passed]
     return [f"[WARN] {text}" for text in [*ignored, *shortened_names(environ, VARIABLES)]]
 
 

@@ -70,6 +70,7 @@ PLAN_TERMS = {
     "timing.sync": "ENABLE_CUDA_SYNC_TIMING",
     "timing.log_every": "SWEEP_LOG_EVERY",
     "timing.tail_points": "TAIL_TIMING_POINTS",
+    "Go on from it all the same with --resume-changed": "Go on from it all the same with TRAIN_RESUME_FROM and its folder",
     "--from-start": "RESUME_RUNS=false",
     "rank_scope: all": "TIMING_RANK_SCOPE=all",
 }

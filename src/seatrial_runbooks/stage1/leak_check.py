@@ -6,8 +6,9 @@ the files its figures come from and why a figure is missing.
 python scripts/quick_leak_diagnose.py outputs/leak_4090_z0_20260218_175621
 
 Each repeat has a row, by its newest current attempt. Columns and verdicts are the procedure's. Added are `not_enough_data`, for a run
-without any memory figure that did not slow down either, and the last column, which names the columns that decided. Exit codes: 0 when every
-path could be read, whatever the verdicts; 1 for wrong use or a path that is neither campaign nor run.
+without any memory figure, and the last column, which names the columns that decided. That such a run slowed down says nothing about a
+leak: it is a finding of its own, on stderr. Exit codes: 0 when every path could be read, whatever the verdicts; 1 for wrong use or a path
+that is neither campaign nor run.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from seatrial_runbooks.stage1.leak_series import (
     read_host_file,
 )
 
+ITER_DRIFT = "iter_drift"
 CLEAN, SUSPECTED, UNKNOWN = "no_obvious_leak", "suspected_leak_or_contention", "not_enough_data"
 
 
@@ -62,7 +64,7 @@ FIGURES = {
     "host_tail_drift": Figure(
         "host_rss_tail_drift_mib", "--host-tail-drift-thr", 8192.0, "Host memory at the end over that after the warm-up, MiB"
     ),
-    "iter_drift": Figure(
+    ITER_DRIFT: Figure(
         "iter_tail_vs_head_pct", "--iter-drift-thr-pct", 20.0, "Step time at the end over that after the warm-up, percent more"
     ),
 }
@@ -95,12 +97,12 @@ class Verdict(NamedTuple):
 
 
 def verdict(figures: Mapping[str, float], thresholds: Mapping[str, float]) -> Verdict:
-    """Suspected by the figures above their thresholds; clean by all figures there are, if one of them is of memory."""
+    """Suspected by the figures above their thresholds, clean by all figures there are; neither without one of memory."""
+    if not any(flag in figures for flag in MEMORY_FLAGS):
+        return Verdict(UNKNOWN)
     flags = [flag for flag, most in thresholds.items() if flag in figures and exceeds(figures[flag], most)]
     if flags:
         return Verdict(f"{SUSPECTED}({','.join(flags)})", tuple(FIGURES[flag].column for flag in flags))
-    if not any(flag in figures for flag in MEMORY_FLAGS):
-        return Verdict(UNKNOWN)
     return Verdict(CLEAN, tuple(figure.column for flag, figure in FIGURES.items() if flag in figures))
 
 
@@ -143,7 +145,16 @@ def _diagnose_run(run: LeakRun, thresholds: Mapping[str, float]) -> tuple[dict[s
     cells += ["" if value is None else format_cell(round(value, DECIMALS)) for value in shown]
     found = verdict(figures, thresholds)
     row = dict(zip(COLUMNS, [*cells, found.text, ";".join(found.decided_by)], strict=True))
-    return row, (*run.notes, gpu.note, host.note, iters.note, *_warnings(run))
+    slower = _slower(figures, thresholds) if found.text == UNKNOWN else []
+    return row, (*run.notes, gpu.note, host.note, iters.note, *slower, *_warnings(run))
+
+
+def _slower(figures: Mapping[str, float], thresholds: Mapping[str, float]) -> list[str]:
+    """Of a run whose memory is not known: that it slowed down, which is not a leak."""
+    drift, most = figures.get(ITER_DRIFT), thresholds[ITER_DRIFT]
+    if drift is None or not exceeds(drift, most):
+        return []
+    return [f"slower: steps took {drift:.1f} % longer at the end, above {most:g} %; whether memory leaks is unknown"]
 
 
 def _warnings(run: LeakRun) -> list[str]:

@@ -3,8 +3,8 @@
     OUTPUT_ROOT=outputs/bench_4090_phaseB_diag INCLUDE=localhost:0,1 ./scripts/run_phaseb_4090_stability.sh
 
 In: the driver's variables; the matrix and TIMING_RANK_SCOPE=all are fixed, three have their own defaults. Out: the campaign's folder and
-the check's table; exit code 0 stable, 2 not, 1 wrong use, 130 interrupted. The two groups are two plans, as two driver commands would
-create: in one plan their hashes would differ, and finished runs would be repeated.
+the check's table; exit code 0 stable, 2 not, 3 not known, 1 wrong use, 130 interrupted. The two groups are two plans, as two driver
+commands would create: in one plan their hashes would differ, and finished runs would be repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, 
 NAME = "run_phaseb_4090_stability.sh"
 WHAT = """\
 Phase B: runs sweep_z0_mb128_nw6_pf4 and sweep_z1_mb160_nw6_pf2 three times each, timed on all ranks, then checks their stability.
-Exit codes: 0 stable, 1 wrong use or an error, 2 not stable or refused to start, 130 interrupted.
+Exit codes: 0 stable, 1 wrong use or an error, 2 not stable or refused to start, 3 not known, 130 interrupted.
 """
 DEFAULTS = {"REPEATS": "3", "MAX_STEPS": "1000", "OUTPUT_ROOT": "outputs/bench_4090_phaseB_diag"}
 AXES = ("SWEEP_ZERO_STAGES", "SWEEP_MICRO_BATCHES", "SWEEP_NUM_WORKERS_LIST", "SWEEP_PREFETCH_LIST")

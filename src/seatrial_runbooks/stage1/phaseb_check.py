@@ -1,8 +1,9 @@
 """Phase B acceptance: are the sentinel groups of a campaign stable enough to go on to tuning?
 
 In: a campaign's run_manifest.tsv, Seatrial's or the original scripts', with the runs' gpu_telemetry.csv and train.log, and thresholds. Out:
-a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else only a `[FAIL]` line per reason. GPUs that take
-turns and ratios persistently above 2 fail a group whatever its figures are; where they could not be looked for, an `[INFO]` line says so.
+a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else a `[FAIL]` line per reason. GPUs that take
+turns and ratios persistently above 2 fail a group whatever its figures are; where they could not be looked for, an `[INCONCLUSIVE]` line
+says so and nothing passes, as with the ready criteria `stage1_stability`.
 
 ./scripts/check_phaseb_stability.py --output-root outputs/bench_4090_phaseB_diag --groups sweep_z0_mb128_nw6_pf4
 
@@ -32,9 +33,10 @@ from seatrial.collect.original.manifests import (
     read_manifests,
     read_one_manifest,
 )
-from seatrial.core.errors import DONE, FAILED, INTERRUPTED, WRONG_USE, UsageError, did_you_mean, printable
+from seatrial.core.errors import INTERRUPTED, WRONG_USE, UsageError, did_you_mean, printable
 from seatrial.core.tables import format_cell
 from seatrial.records.measure import exceeds
+from seatrial.records.verdict import Verdict
 from seatrial_runbooks.command_line import StrictParser, count, limit, write_to
 from seatrial_runbooks.stage1.platform_jitter import PlatformJitter, platform_jitter
 
@@ -221,8 +223,10 @@ class Report:
     """Why the manifest cannot be used, if so."""
 
     @property
-    def passed(self) -> bool:
-        return bool(self.groups) and not self.problem and not any(group.reasons for group in self.groups)
+    def verdict(self) -> Verdict:
+        if not self.groups or self.problem or any(group.reasons for group in self.groups):
+            return Verdict.FAIL
+        return Verdict.INCONCLUSIVE if any(group.unknown for group in self.groups) else Verdict.PASS
 
 
 def check(root: Path, thresholds: Thresholds, *, groups: Sequence[str] = SENTINELS, manifest: Path | None = None) -> Report:
@@ -243,11 +247,10 @@ def report_text(report: Report, remedy: str = REMEDY) -> str:
     if report.problem:
         return printable(f"[FAIL] {report.manifest} cannot be used: {report.problem}; {remedy}") + "\n"
     lines = [f"manifest: {report.manifest}", *_table(report), *(f"[INFO] {note}" for note in report.notes)]
-    lines += [f"[INFO] {group.group}: not checked: {text}" for group in report.groups for text in group.unknown]
-    if report.passed:
+    lines += [f"[INCONCLUSIVE] {group.group}: not checked: {text}" for group in report.groups for text in group.unknown]
+    lines += [f"[FAIL] {group.group}: {reason}" for group in report.groups for reason in group.reasons]
+    if report.verdict is Verdict.PASS:
         lines += [f"[PASS] {group.group}: stable over {group.num_repeats} repeats" for group in report.groups]
-    else:
-        lines += [f"[FAIL] {group.group}: {reason}" for group in report.groups for reason in group.reasons]
     return printable("\n".join(lines)) + "\n"
 
 
@@ -280,7 +283,7 @@ def main(argv: Sequence[str] | None = None, *, remedy: str = REMEDY) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     write_to(report_text(report, remedy), sys.stdout)
-    return DONE if report.passed else FAILED
+    return report.verdict.exit_code
 
 
 def _group_names(text: str) -> tuple[str, ...]:
@@ -291,7 +294,8 @@ def _group_names(text: str) -> tuple[str, ...]:
 
 
 def _parser() -> StrictParser:
-    parser = StrictParser("Check whether groups of a campaign are stable: exit code 0 PASS, 2 FAIL or no manifest, 1 wrong use.", EXAMPLES)
+    what = "Check whether groups of a campaign are stable: exit code 0 PASS, 2 FAIL or no manifest, 3 INCONCLUSIVE, 1 wrong use."
+    parser = StrictParser(what, EXAMPLES)
     which, group, defaults = parser.add_argument_group("what is checked"), parser.add_argument_group("thresholds"), Thresholds()
     which.add_argument("--output-root", type=Path, metavar="DIR", help="The campaign's folder, with run_manifest.tsv in it.")
     which.add_argument("--manifest", type=Path, metavar="FILE", help="A manifest elsewhere; overrides --output-root.")

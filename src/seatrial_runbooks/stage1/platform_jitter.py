@@ -20,6 +20,7 @@ from statistics import correlation, median
 from seatrial.collect.launcher_log import StampedLine, read_seed_lines
 from seatrial.collect.original.manifests import number
 from seatrial.core.errors import UsageError
+from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.records.measure import (
     IDLE_PCT,
@@ -58,7 +59,7 @@ def platform_jitter(root: Path, run: str, attempt: int) -> PlatformJitter:
     lines = one.logs.counting.trainer_lines.lines if one.logs.counting else ()
     found: list[str] = []
     unknown: list[str] = []
-    for text, is_found in (_turns(AttemptPaths(one.folder).gpu_telemetry), _persistent(lines)):
+    for text, is_found in (_turns(AttemptPaths(one.folder)), _persistent(lines)):
         if text:
             (found if is_found else unknown).append(text)
     return PlatformJitter(found=tuple(found), unknown=tuple(unknown))
@@ -74,9 +75,12 @@ def _persistent(lines: Sequence[str]) -> tuple[str, bool]:
     return (f"iter p90/p50 is above {JITTER_RATIO:g} in {high} of {len(ratios)} timing windows" if found else ""), True
 
 
-def _turns(path: Path) -> tuple[str, bool]:
+def _turns(paths: AttemptPaths) -> tuple[str, bool]:
+    path = paths.gpu_telemetry
     table = read_table(path)
     rows = table.parts[-1] if table.parts else ()
+    if not rows and _is_without_gpus(paths):
+        return "", True
     if not rows:
         return f"GPUs in turns: {path.name}: {table.problem or 'it has no rows'}", False
     by_gpu = utilisation(rows)
@@ -90,6 +94,20 @@ def _turns(path: Path) -> tuple[str, bool]:
         return "", True
     both = f"GPU {pair[0]} and GPU {pair[1]}"
     return f"{both} take turns: the rank correlation of their utilisation is {pair[2]:.2f} (n = {len(together)} samples)", True
+
+
+def _is_without_gpus(paths: AttemptPaths) -> bool:
+    """Of a run of ours: fewer than two GPUs, so that none can take turns; False where that is not known, as of the original's runs."""
+    spec, provenance = read_json(paths.spec), read_json(paths.provenance)
+    if spec is None or provenance is None:
+        return False
+    try:
+        place = spec["place"]
+        named = sum(len(host["devices"]) for host in place["hosts"]) or len(place["devices"]) * max(1, place["nodes"])
+        on_cpu = not provenance["gpu_uuid_list"] or spec["settings"].get("device") == "cpu"
+    except (KeyError, TypeError, AttributeError):
+        return False
+    return named < 2 if named else on_cpu
 
 
 def utilisation(rows: Sequence[Cells]) -> dict[str, list[Sample]]:

@@ -21,7 +21,7 @@ from seatrial.records.plan import HOSTFILE, CampaignPlan, RunSpec
 from seatrial_runbooks.stage1.to_plan import AB_GROUPS, is_on_cpu, variable_names
 from seatrial_runbooks.stage1.variables import MANIFEST_VARIABLE, NO_CHECKPOINT, Variables
 
-NEEDS_HYDRA = "train.py needs hydra-core, which this Python does not have: pip install -e '.[stage1]' in the checkout"
+NEEDS_HYDRA = "train.py needs hydra-core, which this Python does not have: pip install 'seatrial[stage1]', in a checkout -e '.[stage1]'"
 # Settings checked here, and therefore skipped in the trainer's own host checks.
 CHECKED_HERE = ("pretrained_checkpoint", "precision", "device")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

@@ -16,6 +16,7 @@ from typing import Any
 from seatrial.core.errors import UsageError, nearest
 from seatrial.core.ports import LAST_PORT
 from seatrial_workloads.common.precision import MIXED_CHOICES
+from seatrial_workloads.contrastive.hydra_config.keys import KEYS
 from seatrial_workloads.contrastive.settings import Settings
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,11}")
@@ -144,53 +145,80 @@ FOREIGN_PREFIXES = (
 )  # fmt: skip
 FOREIGN_NAMES = (
     "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "DATA_ROOT", "DATASET_DIR", "DATASET_PATH", "EXPERIMENT_ID", "EXPERIMENT_NAME",
-    "GROUP_WORLD_SIZE", "INCLUDE_PATH", "INCLUDES", "LIBRISPEECH_MANIFEST_PATH", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_HOST", "MODEL",
-    "MODEL_PATH", "OUTPUT_DIR", "OUTPUT_PATH", "ROLE_WORLD_SIZE", "TIMEOUT_SEC",
+    "GROUP_WORLD_SIZE", "INCLUDE_PATH", "INCLUDES", "LIBRISPEECH_MANIFEST_PATH", "LOCAL_WORLD_SIZE", "MANIFEST_PATH", "MASTER_ADDR",
+    "MASTER_HOST", "MODEL", "MODEL_PATH", "OUTPUT_DIR", "OUTPUT_PATH", "ROLE_WORLD_SIZE", "ROOT_DIR", "TIMEOUT_SEC",
 )  # fmt: skip
+IGNORE = "IGNORE_UNKNOWN=1 where it is another program's"
 # torch has a dozen names like TORCH_COMPILE_MODE: only nearly equal ones are taken for it.
 TORCH, TORCH_SIMILARITY = "TORCH_", 0.9
 
 
 def misspelled_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
-    """A message for each unknown name similar to the driver's; empty variables are ignored."""
-    candidates = sorted(name for name, value in environ.items() if value and name not in known)
+    """A message for each unknown name that can only be a misspelling of one of the driver's; empty variables are ignored."""
+    candidates = sorted(name for name, value in environ.items() if value and name not in known and not meant_by(name, known))
     suggestions = {name: _suggest(name, known) for name in candidates}
     return [f"{name} is not a variable of this driver: {guess}" for name, guess in suggestions.items() if guess]
 
 
 def _suggest(name: str, known: Collection[str]) -> str | None:
     """The suggestion for this name; None for another program's."""
-    if name.startswith(OUR_PREFIX):
-        near = nearest(name, sorted(known), 0.6)
+    upper = name.upper()
+    if upper in known:
+        return f"did you mean {upper}?"
+    if upper.startswith(OUR_PREFIX):
+        near = nearest(upper, sorted(known), 0.6)
         return f"did you mean {near}?" if near else "--help lists them all"
-    if name.startswith(SHARED_PREFIX):
-        near = nearest(name, sorted(one for one in known if one.startswith(SHARED_PREFIX)), SHARED_SIMILARITY)
+    if upper.startswith(SHARED_PREFIX):
+        near = nearest(upper, sorted(one for one in known if one.startswith(SHARED_PREFIX)), SHARED_SIMILARITY)
         return f"did you mean {near}?" if near else None
-    if name.startswith(SETTING_PREFIX):
+    if upper.startswith(SETTING_PREFIX):
         settings = sorted(one.removeprefix(SETTING_PREFIX) for one in known if one.startswith(SETTING_PREFIX))
-        near = nearest(name.removeprefix(SETTING_PREFIX), settings, 0.6)
-        return f"did you mean {SETTING_PREFIX}{near}?" if near else "--help lists them all; IGNORE_UNKNOWN=1 where it is another program's"
-    if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES) or (name != name.upper() and "_" not in name):
+        near = nearest(upper.removeprefix(SETTING_PREFIX), settings, 0.6)
+        return f"did you mean {SETTING_PREFIX}{near}?" if near else None
+    if upper in FOREIGN_NAMES or upper.startswith(FOREIGN_PREFIXES) or (name != upper and "_" not in name):
         return None
-    likeness = TORCH_SIMILARITY if name.startswith(TORCH) else SIMILARITY
-    near = nearest(name.upper(), sorted(one for one in known if len(one) >= SHORTEST_NAME), likeness)
+    likeness = TORCH_SIMILARITY if upper.startswith(TORCH) else SIMILARITY
+    near = nearest(upper, sorted(one for one in known if len(one) >= SHORTEST_NAME), likeness)
     return f"did you mean {near}?" if near else None
 
 
 def setting_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
-    """A message for each unknown name that is a setting of the trainer, or what other programs call it: with the driver's own name."""
-    mode = environ.get("MODE") or AB
-    unknown = [name for name in sorted(environ) if environ[name] and name not in known and name == name.upper()]
-    plain = {name: name.removeprefix(SETTING_PREFIX) for name in unknown}
-    found = {name: setting for name, text in plain.items() if (setting := SYNONYMS.get(name, SYNONYMS.get(text, text.lower()))) in SETTINGS}
-    return [f"{name} is not a variable of this driver: use {_setting_variable(setting, mode)}" for name, setting in found.items()]
+    """A message for each unknown name that looks like a setting and may be another program's: with the driver's own name."""
+    mode, messages = environ.get("MODE") or AB, []
+    for name in sorted(name for name, value in environ.items() if value and name not in known):
+        if meant := meant_by(name, known):
+            messages.append(f"{name} is not a variable of this driver: {_how_to_set(meant, mode)}")
+        elif name.upper().startswith(SETTING_PREFIX) and not _suggest(name, known):
+            messages.append(f"{name} is not a variable of this driver: --help lists them all")
+    return messages
 
 
-def _setting_variable(setting: str, mode: str) -> str:
-    """The variable that sets it in this mode; both groups of MODE=ab have one of their own."""
-    if setting in BY_MODE:
-        return BY_MODE[setting][AB if mode == AB else SWEEP]
-    return SETTING_VARIABLES[setting]
+def meant_by(name: str, known: Collection[str]) -> str:
+    """The setting or the driver's variable that another program's name for it means, in any case: the setting itself, a key of train.py
+    (its last part), a synonym, or one of these with a filler such as USE_; empty for any other name."""
+    upper = name.upper()
+    if upper in FOREIGN_NAMES or upper in known:
+        return ""
+    words = upper.split("_")
+    while len(words) > 1 and words[0] in FILLERS:
+        words = words[1:]
+    plain = "_".join(words[:-1] if len(words) > 1 and words[-1] in VERSIONS else words)
+    for text in (upper, plain):
+        meant = SYNONYMS.get(text) or KEY_NAMES.get(text) or (text.lower() if text.lower() in SETTINGS else "")
+        if meant:
+            return meant
+    return plain if plain != upper and plain in known and len(plain) >= SHORTEST_NAME else ""
+
+
+def _how_to_set(meant: str, mode: str) -> str:
+    """`use SWEEP_ZERO_STAGES`: what sets it in this mode; both groups of MODE=ab have a variable of their own."""
+    if meant in BY_MODE:
+        return f"use {BY_MODE[meant][AB if mode == AB else SWEEP]}"
+    if meant == GLOBAL_BATCH:
+        return f"use {BY_MODE['micro_batch'][AB if mode == AB else SWEEP]}, the batch of one rank"
+    if meant == ACCUMULATION:
+        return "the trainer does not accumulate gradients"
+    return f"use {SETTING_VARIABLES.get(meant, meant)}"
 
 
 def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
@@ -198,8 +226,7 @@ def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[
     such names."""
     messages = []
     others = (*FOREIGN_PREFIXES, TORCH)
-    settings = {*SYNONYMS, *(setting.upper() for setting in SETTINGS)}
-    candidates = (name for name, value in environ.items() if value and name not in known and name not in settings)
+    candidates = (name for name, value in environ.items() if value and name not in known and not meant_by(name, known))
     for name in sorted(name for name in candidates if not name.startswith(others)):
         parts = set(name.split("_"))
         meant = [one for one in known if parts < set(one.split("_")) and len(one.split("_")) == len(name.split("_")) + 1]
@@ -324,7 +351,13 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         Variable("BASELINE_GROUP", "old_like", WORD, "baseline", "Baseline of speedup_vs_baseline."),
         Variable("NEEDS", "", PATH, "needs", "Folder of a phase B that must have passed here before anything starts; none if omitted."),
         Variable("IGNORE_NEEDS", "0", SWITCH, "--ignore-needs", "1 starts although NEEDS has not passed; recorded as a warning."),
-        Variable("IGNORE_UNKNOWN", "0", SWITCH, "the driver's checks", "1 warns of unknown names that look like settings; else refused."),
+        Variable(
+            "IGNORE_UNKNOWN",
+            "0",
+            SWITCH,
+            "the driver's checks",
+            "1 warns of names that look like settings and may be another program's; else refused. Misspelled names of its own always are.",
+        ),
         Variable("DRY_RUN", "0", SWITCH, "--dry-run", "1 prints plans and commands and starts nothing; data and weights may be missing."),
         Variable("CONDA_ENV", "", TEXT, "the interpreter", "Conda environment, by name or folder, whose Python runs everything."),
     ),
@@ -468,7 +501,15 @@ BY_MODE = {
     "num_workers": {AB: "AB_OLD_NUM_WORKERS and AB_TUNED_NUM_WORKERS", SWEEP: "SWEEP_NUM_WORKERS_LIST"},
     "prefetch_factor": {AB: "AB_OLD_PREFETCH_FACTOR and AB_TUNED_PREFETCH_FACTOR", SWEEP: "SWEEP_PREFETCH_LIST"},
 }
-# What other programs call a setting.
+GLOBAL_BATCH, ACCUMULATION = "global batch", "gradient accumulation"
+"""What the driver has no variable for."""
+# Words around a setting's name that change nothing about what is meant.
+FILLERS, VERSIONS = ("ENABLE", "USE", "WITH", "TRAIN", "NUM"), ("2", "V2")
+# The last parts of train.py's keys; a single word, such as stage, is too common.
+KEY_NAMES = {
+    key.rpartition(".")[2].upper(): entry.fields[0] for key, entry in KEYS.items() if entry.fields and "_" in key.rpartition(".")[2]
+}
+# What other programs call a setting, or a variable.
 SYNONYMS = {
     **dict.fromkeys(
         ("BATCH_SIZE", "BATCH_SIZES", "MICRO_BATCHES", "MICRO_BATCH_SIZE", "TRAIN_BATCH_SIZE", "PER_DEVICE_BATCH_SIZE"), "micro_batch"
@@ -476,25 +517,26 @@ SYNONYMS = {
     **dict.fromkeys(("ZERO", "ZERO_STAGES", "DEEPSPEED_STAGE"), "zero_stage"),
     **dict.fromkeys(("WORKERS", "NUM_WORKERS_LIST", "DATALOADER_WORKERS", "DATALOADER_NUM_WORKERS"), "num_workers"),
     **dict.fromkeys(("PREFETCH", "PREFETCH_LIST"), "prefetch_factor"),
-    **dict.fromkeys(("NUM_STEPS", "MAX_ITERS", "MAX_STEP_ITERATIONS", "MAX_ITERATIONS"), "steps"),
-    **dict.fromkeys(("DTYPE", "BF16", "FP16", "USE_BF16", "USE_FP16", "ENABLE_BF16", "ENABLE_FP16", "AMP", "USE_AMP"), "precision"),
+    **dict.fromkeys(("MAX_ITERS", "MAX_ITERATIONS"), "steps"),
+    **dict.fromkeys(("DTYPE", "BF16", "FP16", "AMP"), "precision"),
     **dict.fromkeys(
-        (
-            "ENABLE_FLASH_ATTN",
-            "USE_FLASH_ATTN",
-            "FLASH_ATTN",
-            "ENABLE_FLASH_ATTENTION",
-            "USE_FLASH_ATTENTION",
-            "FLASH_ATTENTION",
-            "ATTENTION",
-        ),
+        ("FLASH_ATTN", "FLASH_ATTENTION", "ATTN", "ATTENTION", "ATTENTION_IMPL", "ATTENTION_IMPLEMENTATION", "ATTN_IMPLEMENTATION"),
         "attn_impl",
     ),
-    **dict.fromkeys(("COMPILE", "ENABLE_COMPILE", "USE_COMPILE", "USE_TORCH_COMPILE"), "torch_compile"),
-    **dict.fromkeys(("USE_TF32", "ALLOW_TF32"), "tf32"),
+    **dict.fromkeys(("SPEECH_ATTN", "SPEECH_ATTENTION"), "speech_attn_impl"),
+    **dict.fromkeys(("TEXT_ATTN", "TEXT_ATTENTION"), "text_attn_impl"),
+    **dict.fromkeys(("COMPILE",), "torch_compile"),
+    **dict.fromkeys(("ALLOW_TF32",), "tf32"),
     **dict.fromkeys(("LEARNING_RATE",), "lr"),
-    **dict.fromkeys(("FIXED_SLICE_S", "FIXED_SLICE_SEC"), "fixed_slice_s"),
-    **dict.fromkeys(("LENGTH_BUCKET", "USE_LENGTH_BUCKET"), "length_buckets"),
+    **dict.fromkeys(("FIXED_SLICE", "FIXED_SLICE_S", "FIXED_SLICE_SEC", "SLICE_SECONDS"), "fixed_slice_s"),
+    **dict.fromkeys(("LENGTH_BUCKET",), "length_buckets"),
+    **dict.fromkeys(("MIXED",), "mixed_precision"),
+    **dict.fromkeys(("GPUS", "NGPUS", "GPU_IDS"), "INCLUDE, such as localhost:0,1"),
+    **dict.fromkeys(("TAIL_POINTS",), "TAIL_TIMING_POINTS"),
+    **dict.fromkeys(("OUTPUT",), "OUTPUT_ROOT"),
+    **dict.fromkeys(("PRETRAINED_PATH",), "SPEECH_MODEL_PATH or TEXT_MODEL_PATH"),
+    **dict.fromkeys(("GLOBAL_BATCH", "GLOBAL_BATCH_SIZE"), GLOBAL_BATCH),
+    **dict.fromkeys(("GRADIENT_ACCUMULATION", "GRADIENT_ACCUMULATION_STEPS", "GRAD_ACCUM_STEPS"), ACCUMULATION),
 }
 
 
@@ -512,7 +554,8 @@ class Variables:
 
 def read(environ: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> Variables:
     """Every variable's value; `defaults` override the table's."""
-    problems = [] if environ.get("IGNORE_UNKNOWN") == "1" else unknown_names(environ)
+    problems = misspelled_names(environ, VARIABLES)
+    problems += [] if environ.get("IGNORE_UNKNOWN") == "1" else [f"{text}; {IGNORE}" for text in setting_names(environ, VARIABLES)]
     others = {"DATASET_MANIFEST_PATH": environ.get(MANIFEST_VARIABLE, ""), **(defaults or {})}
     texts = {name: environ.get(name) or others.get(name) or variable.default for name, variable in VARIABLES.items()}
     values: dict[str, Any] = {}
@@ -525,14 +568,6 @@ def read(environ: Mapping[str, str], defaults: Mapping[str, str] | None = None) 
     if problems:
         raise UsageError(problems[0] if len(problems) == 1 else "\n  ".join([f"{len(problems)} variables are invalid:", *problems]))
     return Variables(values=values, given=frozenset(name for name in VARIABLES if environ.get(name)))
-
-
-def unknown_names(environ: Mapping[str, str]) -> list[str]:
-    """A message for each name that the driver does not know and that was likely meant for it."""
-    settings = setting_names(environ, VARIABLES)
-    named = {text.partition(" ")[0] for text in settings}
-    others = [text for text in misspelled_names(environ, VARIABLES) if text.partition(" ")[0] not in named]
-    return [*others, *(f"{text}; IGNORE_UNKNOWN=1 where it is another program's" for text in settings)]
 
 
 def _describe_error(variable: Variable, text: str, error: ValueError) -> str:

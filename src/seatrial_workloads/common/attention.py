@@ -1,4 +1,5 @@
-"""Attention implementation of an encoder. In: the requested one, the effective precision, the GPUs. Out: the effective one and why.
+"""Attention implementation of an encoder. In: the requested one, the effective precision, the ranks' GPUs. Out: the effective one and why,
+the same on all ranks.
 
 auto               fp16 → eager; bf16, fp32, and without a GPU → sdpa
 flash_attention_2  needs CUDA of compute capability 8 or more, bf16 or fp16, and the flash_attn package; else sdpa
@@ -6,19 +7,27 @@ flash_attention_2  needs CUDA of compute capability 8 or more, bf16 or fp16, and
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.errors import first_line
 from seatrial_workloads.common.precision import AMPERE, FLASH, Capability
 
+if TYPE_CHECKING:
+    from seatrial_workloads.common.distributed import Ranks
+
 CHOICES = ("auto", "eager", "sdpa", FLASH)
 
 
-def choose_attention(requested: str, precision: str, lowest: Capability | None) -> Choice:
-    """The policy; `lowest` is None on a CPU."""
+def choose_attention(requested: str, precision: str, lowest: Capability | None, ranks: Ranks) -> Choice:
+    """The policy; `lowest` is that of all ranks, None on a CPU. A collective call where flash attention is requested: a node without its
+    package must not train beside others that have it."""
     if requested == "auto":
         effective = "eager" if precision == "fp16" and lowest is not None else "sdpa"
         return Choice(requested, effective, f"{'no GPU' if lowest is None else precision}: {effective}")
-    problem = _flash_problem(precision, lowest) if requested == FLASH else None
+    problem = None
+    if requested == FLASH:
+        problem = ranks.agreed_problem(_flash_problem(precision, lowest), f"another rank cannot use {FLASH}")
     return Choice(requested, "sdpa", f"{problem}: sdpa") if problem else as_requested(requested)
 
 

@@ -65,11 +65,11 @@ def compile_or_fall_back(
             warm_up(compiled)
         except Exception as error:
             failure = summarize_error(error)
-    failure = failure or limit.reason or None
-    if not ranks.all_reduce_max([float(failure is not None)])[0]:
+    failure = ranks.agreed_problem(failure or limit.reason or None, "another rank could not compile")
+    if failure is None:
         return compiled, Choice(True, True, f"compiled, mode {mode}")
     torch._dynamo.reset()
-    return plain, Choice(True, False, failure or "another rank could not compile")
+    return plain, Choice(True, False, failure)
 
 
 class LimitListener(logging.Handler):

@@ -55,6 +55,11 @@ class Ranks:
         dist.all_reduce(gathered, op=dist.ReduceOp.MAX)
         return [float(value) for value in gathered.tolist()]
 
+    def agreed_problem(self, problem: str | None, of_another: str) -> str | None:
+        """This rank's problem, or `of_another` where only another rank has one; None where no rank has any. A collective call, after which
+        all ranks fall back or none does: ranks that compute differently would drift apart."""
+        return (problem or of_another) if self.all_reduce_max([float(problem is not None)])[0] else None
+
 
 class RankContext(NamedTuple):
     """What a rank trains with."""

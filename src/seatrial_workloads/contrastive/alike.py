@@ -105,7 +105,9 @@ MODES = {
 
 
 def _common_mixed_precision(groups: Mapping[str, Settings]) -> Iterator[Decided]:
-    """Autocast where every group has it, as under ddp; else what every group has in the format that the GPU decides; else weights."""
+    """Autocast where every group has it, as under ddp; else what every group has in the format that the GPU decides; else weights. Under
+    DeepSpeed alone it is by_precision from the start: in bf16 that is autocast, and a ZeRO stage that the plan gets later, whose fp16 has
+    weights only, does not make its finished runs others."""
     mixed = {name: settings for name, settings in groups.items() if _precisions(settings)}
     if not mixed:
         return
@@ -114,6 +116,8 @@ def _common_mixed_precision(groups: Mapping[str, Settings]) -> Iterator[Decided]
     # Where precision is an axis, `by_precision` would differ along it.
     candidates = [value for value, found in problems.items() if not found and not (has_fp16 and value == BY_PRECISION)]
     why = next(iter(problems[AUTOCAST].values()), "")
+    if BY_PRECISION in candidates and all(one.engine == "deepspeed" and "fp16" in _precisions(one) for one in mixed.values()):
+        candidates, why = [BY_PRECISION], why or "as every ZeRO stage has it"
     if candidates:
         value = candidates[0]
         spelled = f"{AUTOCAST} in bf16, {WEIGHTS} in fp16," if value == BY_PRECISION else value

@@ -28,11 +28,11 @@ class Policies:
 
 
 def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
-    """Resolve the settings and configure torch's arithmetic."""
+    """Resolve the settings and configure torch's arithmetic. A collective call: all ranks decide the same."""
     lowest = lowest_capability(ranks)
     precision = choose_precision(settings.precision, lowest)
-    speech = choose_attention(settings.speech_attention, precision.effective, lowest)
-    text = choose_attention(settings.text_attention, precision.effective, lowest)
+    speech = choose_attention(settings.speech_attention, precision.effective, lowest, ranks)
+    text = choose_attention(settings.text_attention, precision.effective, lowest, ranks)
     load_dtype = choose_load_dtype(settings.model_load_dtype, precision, (speech.effective, text.effective), lowest)
     choices = {
         "precision": precision,

@@ -48,6 +48,7 @@ from seatrial_workloads.contrastive.fast.fast_paths import (
     capture_tower,
     compile_details,
     compile_tower,
+    dynamic_shapes,
     longest_samples,
     pad_inputs,
 )
@@ -148,11 +149,14 @@ class Trainer:
         with contextlib.nullcontext() if is_idle else self.probe.pause("compile"):
             if self.settings.torch_compile:
                 self.choices["torch_compile"] = compile_tower(self.model, self.engine, self.settings, self.ranks, self._inputs)
-            self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks.device, self.policies.precision)
-        self.choices |= compile_details(self.settings, self.choices["torch_compile"])
+            self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks, self.policies.precision)
+        self.choices |= self._compile_details(self.choices["torch_compile"])
         if self.settings.torch_compile and self.choices["torch_compile"].effective:
             self.recompiles = RecompileWatch(self.choices["torch_compile"])
         self.choices["fast_paths"] = summarize_parts(str(self.settings.fast_paths), PARTS, self.choices)
+
+    def _compile_details(self, compiled: Choice) -> dict[str, Choice]:
+        return compile_details(self.settings, compiled, dynamic_shapes(self.model, self.settings, self.ranks))
 
     def _train_step(self, batch: Batch) -> Tensor:
         probe = self.probe
@@ -192,7 +196,7 @@ class Trainer:
             self.probe.figure("audio_s_per_sample", self.audio_s / self.num_rows, "s", self.num_rows)
             if self.recompiles is not None and (changed := self.recompiles.report(step, self.probe)):
                 self.log.info(f"torch_compile: {changed.requested} -> {changed.effective} ({changed.reason})")
-                record(compile_details(settings, changed), self.probe)
+                record(self._compile_details(changed), self.probe)
         if is_due(step, settings.validation_every_steps):
             with self.probe.pause("eval"):
                 self._validate(step)

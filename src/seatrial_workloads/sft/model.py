@@ -59,7 +59,7 @@ def choose_formats(settings: Settings, ranks: Ranks) -> Formats:
     precision = choose_precision(settings.precision, lowest)
     if precision.effective == "fp16":
         raise StartupError(f"{precision.reason}, and this workload has no loss scaling: use precision=fp32, or a newer GPU")
-    attention = choose_attention(settings.attn_impl, precision.effective, lowest)
+    attention = choose_attention(settings.attn_impl, precision.effective, lowest, ranks)
     if settings.attn_impl == "auto" and settings.model not in RANDOM_MODELS and not _has_sdpa(settings.model):
         attention = Choice("auto", "eager", "transformers has no sdpa for this architecture: eager")
     return Formats(precision=precision, attention=attention)

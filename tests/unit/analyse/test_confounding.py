@@ -427,13 +427,72 @@ def test_rows_of_history_of_an_earlier_version_are_judged_by_what_they_have() ->
     a, b = sides(campaign(Z0, Z1))
     old = replace(a, effective_settings=(), requested={}, settings={"zero_stage": "0", "tower_graph": "True"})
     assert kinds(old, replace(b, settings={"zero_stage": "1", "tower_graph": "True"}, requested={})) == [CONFOUNDED]
-    assert kinds(replace(a, effective_settings=(), requested={}), b) == []
+    assert kinds(replace(a, effective_settings=(), requested={}, campaign="/old"), b) == []
 
 
-def test_one_and_one_point_zero_are_the_same_setting() -> None:
-    whole, floating = (runs(name, {"x": name}, {"scale": (1, value, "as requested")}) for name, value in (("a", 1), ("b", 1.0)))
-    found = campaign(whole, floating).groups
-    assert kinds(found[0], found[1]) == [] and {each.effective_settings[0].effective for each in found} == {"1"}
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        (1, 1.0, []),
+        ("1.0", 1, []),
+        ("1e-4", 0.0001, []),
+        (True, "true", []),
+        ("FALSE", False, []),
+        (True, 1, [CONFOUNDED]),
+        ("2.1", "2.10", [CONFOUNDED]),
+    ],
+)
+def test_a_value_in_another_spelling_is_the_same_value(one: Any, other: Any, found: list[str]) -> None:
+    groups = campaign(*(runs(name, {"x": name}, {"scale": ("auto", value, "")}) for name, value in (("a", one), ("b", other)))).groups
+    assert kinds(groups[0], groups[1]) == found
+    # Repeats of one group are not set aside for it either.
+    again = [*runs("a", {"x": 1}, {"scale": ("auto", one, "")})[:2], runs("a", {"x": 1}, {"scale": ("auto", other, "")})[2]]
+    assert campaign(again).groups[0].runs == (1 if found else 3)
+
+
+def test_a_fallback_that_the_other_group_does_not_report_confounds() -> None:
+    """Both plans ask for the graph, or none names it: what became of it in the silent group is unknown."""
+    for settings in ({}, {"tower_graph": True}):
+        a = runs("z0", {"zero_stage": 0, **settings}, {}, rate=130.0)
+        b = runs("z1", {"zero_stage": 1, **settings}, {"tower_graph": OFF})
+        found = campaign(a, b)
+        (unlike,) = comparable(*found.groups).unlike
+        assert unlike.text == f"tower_graph is unknown in z0, which does not report it, and off in z1 ({HOOKS})"
+        assert found.ranking.winner is None and unlike.remedy == "set fast_paths=equal"
+        assert [caution.kind for caution in found.ranking.cautions] == [CONFOUNDED], "said once"
+    # In another campaign a script may not have had it at all.
+    one, other = sides(campaign(runs("z0", {"zero_stage": 0}, {}), Z1))
+    assert kinds(replace(one, campaign="/other"), other) == []
+
+
+def test_no_group_wins_under_a_name_that_did_not_run() -> None:
+    fast = runs("fast", {"attn": "fast"}, {"attn": ("fast", "eager", "fast is not here")}, rate=200.0)
+    slow = runs("slow", {"attn": "slow"}, {"attn": ("slow", "slow", "")})
+    found = campaign(fast, slow)
+    (unlike,) = comparable(*found.groups).unlike
+    assert unlike.text == "attn is eager in fast, which asked for fast, and slow in slow (fast is not here)"
+    assert unlike.remedy == "set attn=eager in fast" and found.ranking.winner is None
+    assert found.ranking.confounded.startswith("confounded: attn is eager in fast")
+
+
+@pytest.mark.parametrize(
+    ("requested", "effective"), [("flash", "flash_attention_2"), ("bf16", "torch.bfloat16"), ("cuda", "cuda:0"), ("auto", "sdpa")]
+)
+def test_a_longer_name_for_what_was_asked_for_is_no_fallback(requested: str, effective: str) -> None:
+    a = runs("a", {"kind": requested}, {"kind": (requested, effective, "")}, rate=200.0)
+    b = runs("b", {"kind": "other"}, {"kind": ("other", "other", "")})
+    assert campaign(a, b).ranking.winner == "a"
+
+
+@pytest.mark.parametrize("settings", [({"x": 1}, {"x": 2}), ({"attn": "sdpa"}, {"attn": "fused"})], ids=["not the axis", "the axis"])
+def test_ranks_that_disagree_confound(settings: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    mixed = ("fused", "mixed: fused on 3 of 4 ranks", "rank 1 has sdpa: not installed")
+    a = runs("a", settings[0], {"attn": (settings[0].get("attn", "fused"), settings[0].get("attn", "fused"), "")})
+    b = runs("b", settings[1], {"attn": mixed}, rate=200.0)
+    found = campaign(a, b)
+    (unlike,) = comparable(*found.groups).unlike
+    assert "mixed: fused on 3 of 4 ranks in b" in unlike.text and "(rank 1 has sdpa: not installed)" in unlike.text
+    assert unlike.remedy == "make attn the same on all ranks of b" and found.ranking.winner is None
 
 
 def test_secrets_do_not_reach_effective_settings() -> None:

@@ -15,7 +15,7 @@ from seatrial.campaign import one_run
 from seatrial.campaign.ending import Ending, RankEndings, judge_ending
 from seatrial.campaign.follow import HOSTS_KILL_TIMEOUT_S, KILL_TIMEOUT_S, Follower, clock_offsets
 from seatrial.campaign.interrupts import Interrupts, Urgency
-from seatrial.campaign.one_run import code_folder, link_current, new_attempt, run_one, with_host_facts
+from seatrial.campaign.one_run import code_folder, link_current, new_attempt, run_one
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
 from seatrial.core.errors import LaunchError, PortTakenError, StoppedError
@@ -24,7 +24,7 @@ from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
 from seatrial.launch.agent_group import CLEANUP_TIMEOUT_S
 from seatrial.launch.agents import Agents
 from seatrial.launch.places import AllocatedRun
-from seatrial.machine.provenance import compute_fingerprint
+from seatrial.machine.provenance import compute_fingerprint, with_host_facts
 from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.launch import AgentReport, NodeRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome

@@ -14,15 +14,20 @@ from seatrial.campaign.resume import (
     close_abandoned_attempts,
     finished_attempt,
     recover_folder,
+    refuse_changed_training,
     uncounted_runs,
     with_resumption,
 )
+from seatrial.collect.attempt_files import earlier_attempts
 from seatrial.collect.attempts import NOT_IN_PLAN, read_stored
 from seatrial.core import files
 from seatrial.core.checkpoints import find_checkpoints
 from seatrial.core.errors import RefusedError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.launch.prepare import masked_spec
 from seatrial.machine.software import GitState
+from seatrial.plan.load import plan_from_mapping
+from seatrial.plan.resolve import resolve_plan
 from seatrial.records.attempt import Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
@@ -205,17 +210,9 @@ def test_what_starts_at_step_0(tmp_path: Path) -> None:
     write_stopped(tmp_path, checkpoints=(500,))
     other = factory.spec("mb16")
     assert choose_start(training(SPEC, other), CampaignPaths(tmp_path).run(SPEC.run), SPEC) is None, "it is measured"
-    changed = start_of(tmp_path, replace(SPEC, hash="another", steps=7))
-    assert changed is not None and changed.from_attempt is None, "another training"
-    assert changed.text.startswith("starts again at step 0: attempt 1 has a checkpoint of step 500, and steps changed since. To go on")
-    ours = replace(SPEC, hash="another", steps=7, settings={**SPEC.settings, "resume_from": None})
-    found = start_of(tmp_path, ours)
-    assert found is not None and found.left_behind.endswith(
-        f"with --set settings.resume_from={tmp_path}/{SPEC.run}/attempt-1/checkpoints/ckpt_iter_500"
-    )
     write_stopped(tmp_path / "without")
-    assert start_of(tmp_path / "without", replace(SPEC, hash="another", steps=7)) is None, "there is nothing to go on from"
-    assert start_of(tmp_path, from_start=True) == Resumption(from_start=True)
+    assert start_of(tmp_path / "without", CHANGED) is None, "there is nothing to go on from"
+    assert start_of(tmp_path, from_start=True) == start_of(tmp_path, CHANGED, from_start=True) == Resumption(from_start=True)
     second = write_stopped(tmp_path, 2)
     files.write_json(second.resume, to_json(Resumption(from_start=True)))
     assert start_of(tmp_path) is None, "attempt 1 was left behind"
@@ -223,6 +220,68 @@ def test_what_starts_at_step_0(tmp_path: Path) -> None:
     assert start_of(tmp_path) == Resumption(from_attempt=3, checkpoint="checkpoints/ckpt_iter_20", step=20)
     write_stopped(tmp_path, 4, outcome=Outcome.OK, checkpoints=(900,))
     assert start_of(tmp_path) is None, "with --again, after it has finished"
+    assert start_of(tmp_path, CHANGED) is None, "another training, after one that has finished"
+
+
+CHANGED = replace(SPEC, hash="another", script_sha256="edited")
+
+
+def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to_go_on(tmp_path: Path) -> None:
+    write_stopped(tmp_path, checkpoints=(500,))
+    sentence = (
+        f"{SPEC.run} stopped with a checkpoint of step 500 (attempt 1), and script changed since. Go on from it all the same with "
+        "--resume-changed, start over with --from-start, or run it as it was"
+    )
+    with pytest.raises(RefusedError) as caught:
+        start_of(tmp_path, CHANGED)
+    assert str(caught.value) == sentence
+    paths, plan = CampaignPaths(tmp_path), replace(training(CHANGED), output=str(tmp_path))
+    with pytest.raises(RefusedError, match="script changed since"):
+        refuse_changed_training(plan, paths, again=False, from_start=False)
+    refuse_changed_training(plan, paths, again=False, from_start=True)
+    where = {"from_attempt": 1, "checkpoint": "checkpoints/ckpt_iter_500", "step": 500}
+    resumed = choose_start(replace(plan, resume_changed=True), paths.run(SPEC.run), CHANGED)
+    assert resumed == Resumption(**where, changed="script changed")  # type: ignore[arg-type]
+    assert resumed.text == "goes on from attempt 1 (checkpoints/ckpt_iter_500, step 500); changed since: script"
+    # It stopped again before a checkpoint of its own: what was decided once is not asked for again.
+    second = write_stopped(tmp_path, 2, spec=CHANGED)
+    files.write_json(second.resume, to_json(resumed))
+    assert start_of(tmp_path, CHANGED) == resumed
+    # Told itself what to go on from, as by TRAIN_RESUME_FROM of the driver, it is not asked again.
+    by_key = replace(CHANGED, hash="key", workload=replace(SPEC.workload, args=("++train.resume_from=out/ckpt_iter_500",)))
+    by_setting = replace(CHANGED, hash="setting", settings={"resume_from": "out/ckpt_iter_500"})
+    assert start_of(tmp_path, by_key) is None and start_of(tmp_path, by_setting) is None
+    with pytest.raises(RefusedError):
+        start_of(tmp_path, replace(CHANGED, hash="none", settings={"resume_from": None}))
+    # Run as it was, it goes on from its own.
+    assert start_of(tmp_path) == Resumption(**where)  # type: ignore[arg-type]
+
+
+def resolved_training(folder: Path, steps: int, lr: float = 0.1) -> RunSpec:
+    (folder / "train.py").write_text("")
+    args = ["--steps", "{steps}", "--out={steps}.pt", "--rows", "60", "--lr", str(lr), "--hf_token", "s3"]
+    mapping = {"name": "final", "workload": {"script": "train.py", "args": args}, "steps": steps, "output": "out"}
+    return resolve_plan(plan_from_mapping(mapping, "p"), source="p", cwd=folder).runs[0]
+
+
+def test_more_steps_alone_go_on_from_the_checkpoint(tmp_path: Path) -> None:
+    before = resolved_training(tmp_path, 60)
+    write_stopped(tmp_path, spec=masked_spec(before), checkpoints=(40,))
+    longer = resolved_training(tmp_path, 100)
+    assert longer.hash != before.hash and longer.workload.args[:3] == ("--steps", "100", "--out=100.pt")
+    found = start_of(tmp_path, longer)
+    assert found == Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_40", step=40, changed="steps 60 → 100")
+    with pytest.raises(RefusedError, match=r"has a checkpoint of step 40 .* the plan has 30 steps: nothing is left to train. Raise steps"):
+        start_of(tmp_path, resolved_training(tmp_path, 30))
+    with pytest.raises(RefusedError, match="command and steps changed since"):
+        start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2))
+
+
+def test_a_training_that_has_finished_goes_on_where_more_steps_are_asked_for(tmp_path: Path) -> None:
+    write_stopped(tmp_path, spec=masked_spec(resolved_training(tmp_path, 60)), checkpoints=(59,), outcome=Outcome.OK)
+    longer = start_of(tmp_path, resolved_training(tmp_path, 100))
+    assert longer is not None and (longer.step, longer.changed) == (59, "steps 60 → 100")
+    assert start_of(tmp_path, resolved_training(tmp_path, 50)) is None, "fewer are another training"
 
 
 def test_checkpoints_of_another_number_of_ranks_are_refused_and_other_gpus_are_not(tmp_path: Path) -> None:
@@ -256,6 +315,16 @@ def ended(out: Path, number: int, started_t: float, ended_t: float) -> RunOutcom
     found = with_resumption(how, paths)
     files.write_json(paths.outcome, to_json(found))
     return found
+
+
+def test_lost_steps_add_up_over_attempts_of_a_training_that_changed_twice(tmp_path: Path) -> None:
+    write_stopped(tmp_path, 1, steps=(0, 35), checkpoints=(30,))
+    ended(tmp_path, 1, 100.0, 200.0)
+    for number, steps, source, expected in ((2, (31, 59), 30, 5), (3, (51, 89), 50, 5 + 9)):
+        paths = write_stopped(tmp_path, number, spec=replace(SPEC, hash=f"changed {number}"), steps=steps, checkpoints=(50,))
+        files.write_json(paths.resume, to_json(Resumption(from_attempt=number - 1, step=source, changed="steps 60 → 90")))
+        assert ended(tmp_path, number, 100.0 * number, 100.0 * number + 50).lost_steps == expected
+        assert len(earlier_attempts(paths)) == number - 1
 
 
 def test_lost_steps_and_downtime_add_up_over_all_attempts(tmp_path: Path) -> None:

@@ -240,6 +240,11 @@ def test_what_is_not_known_yet_is_reported_to_be_none() -> None:
     )
 
 
+def test_a_pause_is_named_in_the_heartbeat() -> None:
+    compiling = heartbeat_line(state(step=None, phase="pause:compile"))
+    assert "quiet=2.0 s, pause=compile · campaign 2/4" in compiling and "pause" not in heartbeat_line(state(phase="fwd"))
+
+
 def test_every_half_minute_of_each_run_where_there_is_no_terminal() -> None:
     looks = [state(elapsed_s=float(second)) for second in range(70)]
     assert said(*looks) == [HEARTBEAT.replace("31.0 s", "30.0 s"), HEARTBEAT.replace("31.0 s", "1m 00s")]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from seatrial.collect.event_steps import NAMED_FILES, STEP_SCHEMA, CheckedSteps, check_steps, event_cautions, name_files, read_event_steps
-from seatrial.collect.events import SCHEMA, SkippedLines, read_block, read_block_by_line
+from seatrial.collect.events import SCHEMA, SEARCH_BLOCK_BYTES, SkippedLines, events_of_kind, read_block, read_block_by_line
+from seatrial.collect.steps import read_steps
+from seatrial.core.paths import AttemptPaths
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution
 from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
@@ -143,7 +146,60 @@ def test_losses_that_are_words_become_numbers(tmp_path: Path) -> None:
     assert [losses[0], *losses[2:]] == [2.0, math.inf, -math.inf, None, None]
 
 
-def test_effective_settings_are_rank_0_s(tmp_path: Path) -> None:
+def graph_of(attempt: Attempt, rank: int, effective: Any, reason: str = "", requested: Any = True) -> str:
+    return event(attempt, "effective", rank=rank, setting="graph", requested=requested, effective=effective, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("by_rank", "expected"),
+    [
+        ({0: (True, ""), 1: (True, ""), 2: ("true", "")}, (True, True, "")),
+        ({0: (True, ""), 1: (False, "no memory"), 2: (True, "")}, (True, "mixed: True on 2 of 3 ranks", "rank 1 has False: no memory")),
+        ({0: (False, "as requested"), 1: (True, ""), 2: (True, "")}, (True, "mixed: True on 2 of 3 ranks", "rank 0 has False")),
+        ({1: (False, "fell back")}, (True, False, "fell back")),
+        ({0: ("cuda:0", "A100"), 1: ("cuda:1", "A100")}, (True, "cuda:0", "A100")),
+        ({0: ("cuda:0", ""), 1: ("cpu", "no GPU"), 2: ("cuda:1", "")}, (True, "mixed: cuda on 2 of 3 ranks", "rank 1 has cpu: no GPU")),
+    ],
+    ids=["agreed", "a fallback on one rank", "rank 0 fell back", "silent but one", "a device for each rank", "one without a GPU"],
+)
+def test_effective_settings_are_those_of_all_ranks(tmp_path: Path, by_rank: dict[int, tuple[Any, str]], expected: Any) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=3))
+    for rank in range(3):
+        lines = [graph_of(attempt, rank, *by_rank[rank])] if rank in by_rank else []
+        write_events(attempt, rank, "".join(f"{line}\n" for line in (*lines, event(attempt, rank=rank, step=0))))
+    assert read_tables(attempt).effective == {"graph": expected}
+
+
+def test_a_fallback_in_the_middle_of_a_long_file_is_read_and_nothing_after_it(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=2))
+    steps = [event(attempt, rank=1, step=step) for step in range(3000)]
+    write_events(attempt, 0, f"{graph_of(attempt, 0, True)}\n{event(attempt, step=0)}\n")
+    late = graph_of(attempt, 1, False, "late")
+    text = "\n".join([graph_of(attempt, 1, True), *steps[:1500], late, *steps[1500:], ""])
+    assert len(text) > 3 * SEARCH_BLOCK_BYTES, "several blocks"
+    write_events(attempt, 1, text)
+    assert read_tables(attempt).effective == {"graph": (True, "mixed: True on 1 of 2 ranks", "rank 1 has False: late")}
+    path = AttemptPaths(Path(attempt.folder)).events(1)
+    # What comes after the last of two is not looked at, however it reads.
+    path.write_text(text + graph_of(attempt, 1, "never read") + "\n")
+    assert [one["effective"] for one in events_of_kind("effective", path, attempt, 2)] == [True, False]
+
+
+def test_a_rank_that_the_run_does_not_have_reports_nothing(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=1))
+    write_events(attempt, 0, f"{event(attempt, 'start', world_size=1)}\n{graph_of(attempt, 0, True)}\n{event(attempt, step=0)}\n")
+    write_events(attempt, 5, f"{graph_of(attempt, 5, False)}\n{event(attempt, rank=5, step=0)}\n")
+    assert read_tables(attempt).effective == {"graph": (True, True, "")}
+
+
+def test_effective_settings_without_any_step_are_those_of_all_ranks_too(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=2))
+    for rank, effective in enumerate((True, False)):
+        write_events(attempt, rank, f"{graph_of(attempt, rank, effective)}\n")
+    assert read_steps(attempt).effective == {"graph": (True, "mixed: True on 1 of 2 ranks", "rank 1 has False")}
+
+
+def test_effective_settings_have_what_was_requested_and_the_reason(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     effective = event(attempt, "effective", setting="precision", requested="auto", effective="bf16", reason="cc 9.0")
     flag = event(attempt, "effective", setting="tf32", requested=True, effective=False, reason="")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from seatrial.collect.attempts import read_campaign, read_plans
-from seatrial.collect.events import read_effective
+from seatrial.collect.effective import read_effective
 from seatrial.collect.original import translate as translate_module
 from seatrial.collect.original.attempt_records import SampleFile, outcome_of, spec_of
 from seatrial.collect.original.manifests import Row, TextFile
@@ -88,7 +88,7 @@ def test_a_translated_attempt_has_every_file(tmp_path: Path) -> None:
     ]
     assert attempt.current and attempt.cautions == () and attempt.telemetry is not None and attempt.telemetry.gpu is not None
     assert attempt.telemetry.gpu.rows == 186 and attempt.provenance.driver_version == "550.54.15"
-    assert read_effective(paths.events(0), attempt)["attn_impl"] == ("auto", "sdpa", "")
+    assert read_effective(paths.all_events(), attempt)[0]["attn_impl"] == ("auto", "sdpa", "")
 
 
 def test_lines_are_timed_by_their_timestamps(tmp_path: Path) -> None:

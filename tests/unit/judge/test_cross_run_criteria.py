@@ -319,6 +319,36 @@ def test_what_weakens_a_comparison_is_in_its_text() -> None:
     assert text.endswith("; what differs: micro_batch (8 → 16); 1 run of mb16_nw0 failed).")
 
 
+def test_several_settings_that_differ_have_made_the_difference_together() -> None:
+    found = comparison(1.25, 1.21, 1.29, differs=("zero_stage (1 → 0)", "attn (a → b)"), settings_apart=("zero_stage", "attn"))
+    assert "what differs: zero_stage (1 → 0), attn (a → b): the difference is of all of them together)." in compared(found).text
+    one = dataclasses.replace(found, settings_apart=("attn",))
+    assert "together" not in compared(one).text
+
+
+def test_a_named_group_is_judged_whichever_is_recommended() -> None:
+    """mb16_nw2 is; what it gains is not what mb8_nw2 gains."""
+    named = dataclasses.replace(SPEEDUP, group="mb8_nw2")
+    against = {KEY: comparison(1.4, 1.35, 1.45), ("mb8_nw2", "mb16_nw0"): comparison(1.1, 1.05, 1.15, b="mb8_nw2")}
+    facts = {"comparisons": against, "groups": [*factory.groups()[1:3], factory.summary("mb8_nw2")]}
+    found = finding(named, **facts)
+    assert found.verdict is Verdict.FAIL and finding(SPEEDUP, **facts).verdict is Verdict.PASS
+    assert found.id == "1-speedup_pct-mb8_nw2"
+    assert found.text.startswith("speedup_pct of mb8_nw2 against mb16_nw0 at least 20 %: 10 % in mb8_nw2")
+
+
+def test_a_named_group_without_runs_is_no_pass() -> None:
+    named = dataclasses.replace(SPEEDUP, group="mb4")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({}, "there is no group mb4 here: run the plan"),
+        ({"pending": ["mb4_r1"]}, "mb4 is pending"),
+        ({"left_out": ["mb4_r1"]}, "mb4 is in the plan and was not run"),
+    ]
+    for how, words in cases:
+        found = finding(named, **how)
+        assert found.verdict is Verdict.INCONCLUSIVE and words in found.text
+
+
 def test_a_baseline_elsewhere_is_named_with_its_place() -> None:
     for baseline, file in ((Baseline(campaign="/data/old"), "/data/old/group_summary.csv"), (Baseline(history="v100"), "history:v100")):
         criterion = dataclasses.replace(SPEEDUP, baseline=baseline)

@@ -97,7 +97,7 @@ def test_the_log_of_a_stage_1_run_begins_with_what_was_started_and_no_secret(tmp
         kind="deepspeed",
         ranks=2,
         args=(f"++dataset.root_dir={url}",),
-        settings={**STAGE1, "torch_compile_mode": url, "tf32": True, "length_buckets": False},
+        settings={**STAGE1, "torch_compile": False, "torch_compile_mode": url, "tf32": True, "length_buckets": False},
         axes={"zero_stage": 1, "micro_batch": 8},
     )
     attempt, allocation = attempt_in(tmp_path), allocation_for(spec)
@@ -108,9 +108,23 @@ def test_the_log_of_a_stage_1_run_begins_with_what_was_started_and_no_secret(tmp
     assert keys == list(META_KEYS) and len(keys) == 49
     assert block.output == () and block.command[-1] == "++dataset.root_dir=http://me:***@host/data"
     wanted = {"zero_stage": "1", "world_size": "2", "global_batch": "16", "gpu_name": "A B", "git_commit_short": "0123456789ab"}
-    wanted |= {"speech_attn_impl_req": "sdpa", "text_attn_impl_req": "auto", "enable_length_fixed_slice": "false", "tf32_enabled": "true"}
+    wanted |= {"speech_attn_impl_req": "sdpa", "text_attn_impl_req": "auto", "enable_length_fixed_slice": "false"}
+    wanted |= {"tf32_enabled": "true (requested)", "torch_compile_enabled": "false", "attn_impl_req": "auto"}
     assert {name: block.meta[name] for name in wanted} == wanted
     assert "precision_mode_effective" not in block.meta and "hunter2" not in attempt.launcher_log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("speech", "text", "common"), [("flash_attention_2", "flash_attention_2", "flash_attention_2"), ("sdpa", "eager", "split")]
+)
+def test_attention_that_was_requested_of_each_tower_is_in_the_head(tmp_path: Path, speech: str, text: str, common: str) -> None:
+    """As the driver passes ATTN_IMPL."""
+    towers = {"speech_model": "w", "text_model": "b", "speech_attn_impl": speech, "text_attn_impl": text}
+    spec = make_spec(tmp_path, kind="deepspeed", ranks=1, settings=towers, axes={"zero_stage": 0})
+    attempt, allocation = attempt_in(tmp_path), allocation_for(spec)
+    write_log_header(spec, attempt, allocation, prepare_local(spec, attempt, allocation, {}), Provenance())
+    (block,) = read_blocks(attempt.launcher_log.read_text().splitlines())
+    assert [block.meta[f"{name}attn_impl_req"] for name in ("", "speech_", "text_")] == [common, speech, text]
 
 
 def test_other_runs_have_no_head_in_their_log(tmp_path: Path) -> None:

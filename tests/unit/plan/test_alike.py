@@ -102,7 +102,10 @@ def test_other_values_of_fast_paths_are_refused(value: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "axes", "mixed"),
     [
-        ({"precision": "bf16"}, {"micro_batch": [8, 16]}, "autocast"),
+        # With ZeRO 0 alone too: a stage that is added later must not make its runs others.
+        ({"precision": "bf16"}, {"micro_batch": [8, 16]}, "by_precision"),
+        ({"precision": "bf16", "device": "cpu"}, {"micro_batch": [8, 16]}, "autocast"),
+        ({"precision": "fp16"}, {"micro_batch": [8, 16]}, "autocast"),
         ({"engine": "ddp"}, {"micro_batch": [8, 16]}, "autocast"),
         # A GPU without bf16 computes in fp16, which above ZeRO 0 has weights only.
         ({"precision": "auto"}, {"zero_stage": [0, 1]}, "by_precision"),
@@ -119,6 +122,12 @@ def test_other_values_of_fast_paths_are_refused(value: str) -> None:
 )
 def test_all_groups_have_one_mixed_precision(settings: dict[str, Any], axes: dict[str, Any], mixed: str, resolved: Resolved) -> None:
     assert set(values(resolved(plan_of(settings, axes)), "mixed_precision").values()) == {mixed}
+
+
+@pytest.mark.parametrize("precision", ["auto", "bf16"])
+def test_a_zero_stage_that_is_added_keeps_the_runs_that_are_there(precision: str, resolved: Resolved) -> None:
+    alone, both = (resolved(plan_of({"precision": precision}, {"zero_stage": stages})) for stages in ([0], [0, 1]))
+    assert {run.hash for run in alone.runs} < {run.hash for run in both.runs}
 
 
 def test_a_mixed_precision_that_no_setting_makes_alike_is_refused(resolved: Resolved) -> None:

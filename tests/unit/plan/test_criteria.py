@@ -113,6 +113,17 @@ def test_the_baseline_of_a_ready_set_is_for_those_that_compare(resolved: Resolve
     }
 
 
+def test_a_named_group_stands_for_the_recommended_one_and_for_no_other_scope(resolved: Resolved) -> None:
+    criteria = of(resolved, {"ready": "stage1_speedup_4090", "group": "mb16", "baseline": "mb8"}, {"metric": "stable", "group": "mb8"})
+    assert [(one.metric, one.scope, one.group) for one in criteria] == [
+        ("failed_runs", "campaign", ""),
+        ("speedup_pct", "winner", "mb16"),
+        ("loss_comparable", "winner", "mb16"),
+        ("loss_finite", "every_run", ""),
+        ("stable", "winner", "mb8"),
+    ]
+
+
 def test_a_line_is_known_inside_a_short_form(plan_file: Callable[..., Path], message_of: Callable[..., str]) -> None:
     text = f"{HEAD}criteria:\n  - metric: speedup_pct\n    at_least: 8\n    baseline: mb9\n"
     assert message_of(text) == "p.yaml:7: criteria[0].baseline.group: no group of this plan is called 'mb9'; did you mean 'mb8'?"
@@ -124,6 +135,11 @@ WRONG = {
     "{metric: speedup_pct, at_least: 8, baseline: {}}": "criteria[0].baseline: names nothing",
     "{metric: speedup_pct, at_least: 8, baseline: ''}": "criteria[0].baseline.group: is empty",
     "{metric: speedup_pct, at_least: 8, baseline: {history: a, group: mb8}}": "criteria[0].baseline.history: is a baseline by itself",
+    "{metric: speedup_pct, at_least: 8, group: mb9, baseline: mb8}": "criteria[0].group: no group of this plan is called 'mb9'; did you",
+    "{metric: speedup_pct, at_least: 8, group: mb8, baseline: mb8}": "criteria[0].group: is 'mb8', which is the baseline too",
+    "{metric: speedup_pct, at_least: 8, group: mb8, scope: every_group}": "criteria[0].group: goes with scope winner only; leave scope out",
+    "{metric: steps_done, at_least: 8, group: mb8}": "criteria[0].group: steps_done is not of a single group; leave it out",
+    "{ready: stage1_stability, group: mb8}": "criteria[0].group: no criterion of stage1_stability judges a single group; leave it out",
     "{metric: startup_s, at_most: 8, baseline: mb8}": "criteria[0].baseline: startup_s is compared with a bound, not with a baseline",
     "{metric: startup_s, at_most: 8, unit: samples/s}": "criteria[0].unit: startup_s is in s, not in 'samples/s'",
     "{metric: samples_per_s, at_least: 8, unit: 1/s}": "criteria[0].unit: samples_per_s is in samples/s, not in '1/s'",
@@ -262,6 +278,7 @@ def test_a_criterion_in_one_line() -> None:
     gate = Criterion(metric="speedup_pct", scope="winner", at_least=8, at_most=900, unit="%", baseline=baseline, ready="a_set")
     assert criterion_line(gate) == "speedup_pct at least 8 % and at most 900 % (winner) against /out:mb8, from a_set"
     assert criterion_line(Criterion(metric="stable", scope="every_group")) == "stable holds (every_group)"
+    assert criterion_line(Criterion(metric="stable", scope="winner", group="mb8")) == "stable holds (mb8)"
 
 
 RUN_FIELDS = {field.name for field in dataclasses.fields(RunMeasure)}

@@ -274,6 +274,27 @@ def test_phase_c_and_d_need_a_phase_b_that_passed(name: str) -> None:
     assert {run.place.devices for run in phase_b.runs} == {run.place.devices for run in _stage1(name).runs}
 
 
+def test_compiled_and_plain_both_run_the_tower_as_graphs_of_the_trainer() -> None:
+    """Or what graphs gain would pass for what compiling gains."""
+    paths = {run.settings["torch_compile"]: run.settings["fast_paths"] for run in _stage1("phase-c-compile").runs}
+    assert paths == dict.fromkeys((False, True), "equal:front_end,positions,text_graph,tower_graph")
+
+
+def test_a_plan_of_bundles_names_the_group_that_its_acceptance_judges() -> None:
+    """The recommended group may be another one: flash_attention_2 would pass for ZeRO 0 over ZeRO 1."""
+    judged = {
+        name: {(one.group, one.baseline.group) for one in _stage1(name).criteria if one.baseline}
+        for name in ("min-matrix", "phase-d-flash", "ab", "acceptance-v100", "acceptance-h100")
+    }
+    assert judged == {
+        "min-matrix": {("z0_sdpa", "z1_sdpa")},
+        "phase-d-flash": {("sweep_z0_mb128_nw6_pf4_flash_attention_2", "sweep_z0_mb128_nw6_pf4_sdpa")},
+        "ab": {("tuned", "old_like")},
+        "acceptance-v100": {("sweep_z0_mb128_nw6_pf2_fp16", "sweep_z0_mb128_nw6_pf2_bf16")},
+        "acceptance-h100": {("tuned", "old_like")},
+    }
+
+
 @pytest.mark.parametrize(("gpus", "least_pct"), [("v100", 20), ("h100", 8)])
 def test_each_acceptance_set_has_a_plan(gpus: str, least_pct: float) -> None:
     plan = _stage1(f"acceptance-{gpus}")

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seatrial.campaign import preflight
 from seatrial.core.errors import PlanError, RefusedError
 from seatrial.core.files import write_json
+from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import CampaignPaths
-from seatrial.machine.provenance import compute_fingerprint, gather_provenance, tuning_of
+from seatrial.machine.provenance import compute_fingerprint, gather_provenance, tuning_of, with_host_facts
 from seatrial.plan.load import load_plan
 from seatrial.plan.resolve import resolve_plan
+from seatrial.preflight import needed_campaign
 from seatrial.preflight.needed_campaign import check_needed
-from seatrial.records.attempt import Provenance
+from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
-from seatrial.records.plan import CampaignPlan, NeededCampaign
+from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, CampaignPlan, NeededCampaign, PlaceSpec
 from seatrial.records.verdict import CampaignVerdict, Criterion, Finding, Verdict
 from tests.unit.preflight.needs import make_need, make_run
 
@@ -33,13 +36,14 @@ def write_campaign(
     *,
     ready: str = READY,
     partial: bool = False,
+    confounded: tuple[str, ...] = (),
     edit: Callable[[Provenance], Provenance] = replace,
 ) -> NeededCampaign:
     """A campaign that was run here, by a shell with the caller's variables."""
     paths = CampaignPaths(root / "b")
     criterion = Criterion(metric="iter_ratio_max", scope="every_group", at_most=2.5, ready=ready)
     finding = Finding(id="1", criterion=criterion, verdict=verdict, text="2.9 in z0 is above 2.5.")
-    write_json(paths.verdict, to_json(CampaignVerdict(verdict=verdict, findings=(finding,), partial=partial)))
+    write_json(paths.verdict, to_json(CampaignVerdict(verdict=verdict, findings=(finding,), partial=partial, confounded=confounded)))
     found = edit(gather_provenance(root, (), env=CALLER, tuning=tuning_of(CALLER, {})))
     for run in ("z0_r1", "z0_r2"):
         write_json(paths.run(run).attempt(1).provenance, to_json(replace(found, fingerprint=compute_fingerprint(found))))
@@ -71,6 +75,8 @@ def test_a_campaign_that_did_not_pass_is_refused_with_its_reason(tmp_path: Path)
     assert "INCONCLUSIVE" in checked(tmp_path, write_campaign(tmp_path, Verdict.INCONCLUSIVE)).found
     assert "still to be run" in checked(tmp_path, write_campaign(tmp_path, partial=True)).found
     assert checked(tmp_path, write_campaign(tmp_path, ready="")).found == f"it was not judged by {READY}"
+    marked = checked(tmp_path, write_campaign(tmp_path, confounded=("graph is on in z0 and off in z1",)))
+    assert not marked.ok and marked.found.startswith("it is PASS with confounded groups compared all the same (graph is on in z0")
     CampaignPaths(tmp_path / "b").verdict.write_text("{")
     assert "no verdict.json" in checked(tmp_path, write_campaign_without_verdict(tmp_path)).found
 
@@ -93,6 +99,59 @@ def write_campaign_without_verdict(root: Path) -> NeededCampaign:
 def test_another_machine_or_other_software_is_refused_by_name(tmp_path: Path, changes: dict[str, object], named: str) -> None:
     needs = write_campaign(tmp_path, edit=lambda found: replace(found, **changes))  # type: ignore[arg-type]
     assert named in checked(tmp_path, needs).found
+
+
+NODES = {name: HostFacts(name=name, host=name, cpu="Xeon", gpus=("H100", "H100"), driver_version="550") for name in ("node1", "node2")}
+
+
+def on_hosts(root: Path, asked: dict[str, HostFacts], was: dict[str, HostFacts], kind: str = HOSTFILE) -> Check:
+    """A plan on hosts `asked`, whose phase B ran on hosts `was`; none for this machine alone."""
+    hosts = tuple(HostSpec(name=name, ranks=2) for name in NODES)
+    place = {HOSTFILE: PlaceSpec(kind=HOSTFILE, ranks=4, hosts=hosts), LOCAL: PlaceSpec(), PERNODE: PlaceSpec(kind=PERNODE, nodes=2)}
+    place[SLURM] = PlaceSpec(kind=SLURM, nodes=2)
+    needs = write_campaign(root, edit=lambda found: with_host_facts(found, list(was), was))
+    run = replace(make_run(root, bundled="dummy"), place=place[kind])
+    # As before a campaign: the head has no ranks of its own.
+    need = replace(make_need(run, caller=dict(CALLER)), runs=(), whole_runs=(run,), needs=needs, host_facts=asked)
+    (found,) = check_needed(need)
+    return found
+
+
+@pytest.mark.parametrize("kind", [HOSTFILE, PERNODE])
+def test_hosts_are_compared_with_those_of_the_needed_campaign(tmp_path: Path, kind: str) -> None:
+    assert on_hosts(tmp_path, NODES, NODES, kind).ok
+    other = {**NODES, "node2": replace(NODES["node2"], driver_version="555")}
+    assert "driver_version of the hosts 550 there, 550, 555 here" in on_hosts(tmp_path, other, NODES, kind).found
+    assert "one machine there, 2 hosts here" in on_hosts(tmp_path, NODES, {}, kind).found
+    # Another host of the same kind is the same machine, but for node 0's name.
+    again = {"node1": NODES["node1"], "node2": replace(NODES["node2"], host="node3")}
+    assert on_hosts(tmp_path, again, NODES, kind).ok
+
+
+def test_hosts_then_and_this_machine_now_are_not_the_same(tmp_path: Path) -> None:
+    assert "2 hosts there, one machine here" in on_hosts(tmp_path, {}, NODES, LOCAL).found
+
+
+@pytest.mark.parametrize(("kind", "said"), [(HOSTFILE, "the hosts are compared when"), (SLURM, "not known yet, so machine and software")])
+def test_what_is_not_compared_is_said(tmp_path: Path, kind: str, said: str) -> None:
+    found = on_hosts(tmp_path, {}, NODES, kind)
+    assert found.ok and said in found.found and "on this machine" not in found.found
+
+
+def test_every_run_of_the_plan_is_compared_and_not_the_first_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def gather(cwd: Path, devices: tuple[str, ...], **how: Any) -> Provenance:
+        seen.append(devices)
+        found = gather_provenance(cwd, (), **how)
+        return replace(found, gpu_name="A100") if devices == ("2",) else found
+
+    needs = write_campaign(tmp_path)
+    monkeypatch.setattr(needed_campaign, "gather_provenance", gather)
+    runs = [replace(make_run(tmp_path, bundled="dummy"), place=PlaceSpec(devices=(gpu,))) for gpu in ("1", "1", "2")]
+    need = replace(make_need(*runs, caller=dict(CALLER)), needs=needs)
+    (found,) = check_needed(need)
+    assert not found.ok and "gpu_name none there, A100 here" in found.found and seen == [("1",), ("2",)], "alike ones once"
 
 
 def test_other_code_is_not_another_platform(tmp_path: Path) -> None:

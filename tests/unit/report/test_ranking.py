@@ -12,7 +12,7 @@ from seatrial.analyse.groups import summarise_groups
 from seatrial.analyse.ranking import rank_groups
 from seatrial.records.caution import Caution
 from seatrial.records.columns import ORIGINAL_SCRIPTS, STEPS, RunCharts
-from seatrial.records.measure import GroupSummary, RankedGroup
+from seatrial.records.measure import GroupSummary, RankedGroup, TimingPoint
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -33,6 +33,7 @@ from seatrial.report.view.campaign import (
     pending_sentence,
     ranking_rows,
     shown_cautions,
+    why_no_tail,
     winners_sentence,
 )
 from seatrial.report.view.machine import machines
@@ -171,6 +172,25 @@ def test_the_latency_winners_figure_says_what_it_is_of(told: dict[str, float | N
     # A mean over runs of medians is not called a median.
     told_as = f"25.20 ms: the mean, over its runs and their last timing points, of the median {what}"
     assert text.endswith(f"Latency winner: the same, mb16_nw2 ({told_as}).")
+
+
+def test_a_run_too_short_for_a_tail_says_why_and_how_long_it_would_have_to_be() -> None:
+    """Of 60 steps every window of 100 holds step 0."""
+    run = factory.measured("mb16_nw2", 1)
+    assert run.measure is not None
+    timing = dataclasses.replace(run.attempt.spec.timing, log_every=30, timing_window=100)
+    spec = dataclasses.replace(run.attempt.spec, timing=timing)
+    points = tuple(TimingPoint(index=index, step=step, values={}) for index, step in enumerate((0, 30)))
+    measure = dataclasses.replace(run.measure, timing_points=points, seed={**run.measure.seed, "tail_points_used": 0})
+    short = dataclasses.replace(run, measure=measure, attempt=dataclasses.replace(run.attempt, spec=spec))
+    ranking = factory.ranking(latency_winner=None, lowest_latency=None)
+    found = factory.results(runs=(short,), ranking=ranking)
+    sentence = (
+        "No tail figures for mb16_nw2_r1: the last timing point, one every 30 steps (timing.log_every), is at step 30, and its window of "
+        "100 steps (timing.timing_window) holds the first step. Run at least 121 steps, or lower timing.timing_window."
+    )
+    assert why_no_tail(found) == sentence and winners_sentence(found).endswith(f"Latency winner: none. {sentence}")
+    assert why_no_tail(factory.results()) == ""
 
 
 def test_a_winner_by_another_figure_is_not_called_throughput() -> None:

@@ -107,7 +107,7 @@ def test_verdict_file_answers_a_program(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
     write_report(factory.results(), paths)
     told = json.loads(paths.verdict.read_text())
-    assert list(told) == ["verdict", "exit_code", "partial", "findings", "statements", "notes", "pending", "generated_at"]
+    assert list(told) == ["verdict", "exit_code", "partial", "confounded", "findings", "statements", "notes", "pending", "generated_at"]
     assert (told["verdict"], told["exit_code"], told["partial"]) == ("FAIL", 2, True)
     counted, cause = told["findings"][0]["evidence"]
     assert counted == {

@@ -200,6 +200,17 @@ def test_every_group_against_a_group_of_its_own_campaign(tmp_path: Path) -> None
     assert "paired t" in first.method
 
 
+def test_a_group_that_every_criterion_names_is_not_corrected_for_the_others(tmp_path: Path) -> None:
+    folder = write_compared(tmp_path / "out", {"base": SLOW, "a": FAST, "b": [12.05, 12.1, 12.15]}).folder
+    named = Criterion(metric="speedup_pct", scope="winner", group="b", at_least=8.0, baseline=Baseline(group="base"))
+    read = read_campaign_at(folder)
+    found = comparisons_for([named], read, folder=folder)
+    one = found["b", "base"]
+    assert found.keys() == {("b", "base")} and isinstance(one, Comparison) and one.comparisons == 1
+    both = comparisons_for([named, dataclasses.replace(named, group="")], read, folder=folder)
+    assert both.keys() == {("a", "base"), ("b", "base")}
+
+
 def test_a_group_of_another_campaign(tmp_path: Path) -> None:
     write_compared(tmp_path / "old", {"a": SLOW, "b": FAST})
     folder = write_compared(tmp_path / "new", {"a": FAST}).folder

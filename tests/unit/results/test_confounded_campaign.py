@@ -12,6 +12,7 @@ from rich.console import Console
 
 from seatrial.cli.main import run_command
 from seatrial.core.paths import CampaignPaths
+from seatrial.core.tables import read_table
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Baseline, Criterion, Finding, Verdict
 from seatrial.report.terminal import print_report
@@ -67,6 +68,19 @@ def test_allowed_it_is_compared_and_marked_in_all_of_them(out: Path) -> None:
     assert summary["ranking"]["winner"] == "z0" and summary["ranking"]["allow_confounded"] and summary["ranking"]["confounded"]
     assert [row["note"] for row in summary["standings"]] == ["winner, confounded", "confounded"]
     assert all("confounded by tower_graph" in text for text in (paths.summary_md.read_text(), "\n".join(printed(results))))
+    # What programs and other plans read is not a plain PASS.
+    marked = "tower_graph is on in z0 and off in z1 (ZeRO hooks)"
+    judged = json.loads(paths.verdict.read_text())
+    assert (judged["verdict"], judged["confounded"][0]) == ("PASS", marked)
+    assert headline_text(results).startswith("PASS, with confounded groups compared · ")
+    assert printed(results)[0].split()[:5] == ["PASS", "with", "confounded", "groups", "compared;"]
+    assert [row["confounded"] for row in read_table(paths.ranked_groups)] == [marked, marked]
+    assert f"BEST_CAUTION='confounded with another group: {marked}'" in paths.best_config_env.read_text()
+    # The next report without the option writes the plain one.
+    recompute(out)
+    judged = json.loads(paths.verdict.read_text())
+    assert (judged["verdict"], judged["confounded"]) == ("INCONCLUSIVE", [])
+    results = recompute(out, allow_confounded=True)
     # What the report was made with is what its findings are recomputed with.
     recorded = read_verdict(paths)
     assert recompute_finding(paths, find_finding(recorded.findings, "1")).differences == ()

@@ -107,6 +107,15 @@ def test_an_original_campaign_that_grows(tmp_path: Path, command: Command) -> No
     assert "_r2: iter: train.log of the run: 17 timing points" in notes
 
 
+def test_a_run_that_slowed_down_without_any_memory_figure_says_nothing_about_a_leak(tmp_path: Path, command: Command) -> None:
+    slower = OriginalAttempt(max_steps=1000, log_every=50, iter_p50_growth_ms=10.0)
+    run = sweep_run(0, 128, attempts=(slower,), gpu_telemetry="header", host_telemetry="header")
+    rows, notes = command(write_original_campaign(tmp_path / "bench", run))
+    assert figures(rows[0]) == ["", "", "", "", "36.364", "not_enough_data"] and rows[0]["decided_by"] == ""
+    assert "slower: steps took 36.4 % longer at the end, above 20 %; whether memory leaks is unknown" in notes
+    assert "slower:" not in command("--iter-drift-thr-pct", 40, tmp_path / "bench")[1]
+
+
 def test_a_run_folder_finds_its_campaign(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)), sweep_run(0, 160, attempts=(LONG,)))
     whole, _ = command(root)

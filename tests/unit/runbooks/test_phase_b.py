@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
 import shutil
 import subprocess
@@ -17,11 +18,13 @@ import pytest
 from seatrial.analyse.gpu_throttling import gpu_causes
 from seatrial.analyse.telemetry_summary import WindowSpan
 from seatrial.cli import run as harness
+from seatrial.core.paths import RunPaths
 from seatrial.records.measure import IN_TURNS
 from seatrial.records.plan import CampaignPlan
+from seatrial.records.verdict import Verdict
 from seatrial_runbooks.stage1 import driver, phaseb
 from seatrial_runbooks.stage1.phaseb_check import SENTINELS, Thresholds, check, main, report_text
-from seatrial_runbooks.stage1.platform_jitter import most_opposed, simultaneous, utilisation
+from seatrial_runbooks.stage1.platform_jitter import most_opposed, platform_jitter, simultaneous, utilisation
 from tests.original_campaign import OLD_COLUMNS, OriginalAttempt, sweep_run, write_original_campaign
 
 # What the two single commands of the procedure say.
@@ -259,7 +262,7 @@ def test_a_group_without_rows_names_the_nearest(tmp_path: Path, calls: str, hint
 def test_of_one_repeat_only_the_newest_success_counts(tmp_path: Path) -> None:
     rows = [row(1, 900), row(1, 400), row(2, status="failed", ratio=""), row(2), row(3)]
     report = check(campaign(tmp_path, rows), Thresholds(), groups=[GROUP])
-    assert report.groups[0].num_repeats == 3 and report.groups[0].iter_p50_ms == 400 and report.passed
+    assert report.groups[0].num_repeats == 3 and report.groups[0].iter_p50_ms == 400 and not report.groups[0].reasons
     assert report.notes == (f"{GROUP}: 2 other rows were skipped: older attempts of successful repeats",)
 
 
@@ -291,7 +294,7 @@ def original(root: Path, **more: object) -> Path:
 
 def test_the_original_s_folder_passes_with_duplicates_and_a_torn_line(tmp_path: Path) -> None:
     report = check(original(tmp_path / "bench", torn_line=True, crlf=True, bom=True), Thresholds())
-    assert report.passed, report_text(report)
+    assert report.verdict is Verdict.PASS, report_text(report)
     assert [(group.group, group.num_repeats) for group in report.groups] == [(name, 3) for name in SENTINELS]
     assert report.groups[0].iter_p50_ms == pytest.approx(402) and report.groups[1].iter_p50_cv == 0
     assert report.notes[0] == "1 truncated row was skipped" and "3 other rows were skipped" in report.notes[1]
@@ -299,7 +302,7 @@ def test_the_original_s_folder_passes_with_duplicates_and_a_torn_line(tmp_path: 
 
 def test_another_version_s_header_is_read_by_name_and_does_not_pass(tmp_path: Path) -> None:
     report = check(original(tmp_path / "bench", columns=OLD_COLUMNS), Thresholds())
-    assert not report.passed and report.groups[0].num_repeats == 3
+    assert report.verdict is Verdict.FAIL and report.groups[0].num_repeats == 3
     assert "the manifest has no such column" in report.groups[0].reasons[0]
 
 
@@ -327,7 +330,7 @@ def test_no_manifest_is_a_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_manifest_by_its_own_name_goes_first(tmp_path: Path) -> None:
     root = campaign(tmp_path, [row(1), row(2), row(3)])
     moved = (root / "run_manifest.tsv").rename(tmp_path / "old.tsv")
-    assert main(["--output-root", str(root), "--manifest", str(moved), "--groups", GROUP]) == 0
+    assert main(["--output-root", str(root), "--manifest", str(moved), "--groups", GROUP]) == 3, "it has no runs beside it"
 
 
 @pytest.mark.parametrize(
@@ -379,10 +382,36 @@ def test_a_ratio_persistently_above_2_stops_phase_b_even_where_the_last_window_i
     assert reasons(tmp_path / "steady") == ()
 
 
-def test_what_could_not_be_looked_at_is_reported_and_is_no_reason(tmp_path: Path) -> None:
+def test_what_could_not_be_looked_at_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_original_campaign(tmp_path, *(sweep_run(0, 128, 6, 4, repeat=at, gpu_telemetry="header") for at in (1, 2, 3)))
-    report = check(root, Thresholds(), groups=[GROUP])
-    assert report.passed and "not checked: GPUs in turns: gpu_telemetry.csv: it has no rows in r1, r2, r3" in report_text(report)
+    assert check(root, Thresholds(), groups=[GROUP]).verdict is Verdict.INCONCLUSIVE
+    assert main(["--output-root", str(root), "--groups", GROUP]) == 3
+    text = capsys.readouterr().out
+    assert f"[INCONCLUSIVE] {GROUP}: not checked: GPUs in turns: gpu_telemetry.csv: it has no rows in r1, r2, r3" in text
+    assert "[PASS]" not in text and "[FAIL]" not in text
+    # A failure is one whatever else is unknown.
+    assert main(["--output-root", str(root), "--groups", GROUP, "--max-iter-ratio-max", "1.01"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("devices", "uuids", "device", "is_known"),
+    [
+        ((), "", "auto", True),
+        (("0",), "a", "auto", True),
+        ((), "a;b", "cpu", True),
+        (("0", "1"), "", "auto", False),
+        ((), "a", "auto", False),
+    ],
+)
+def test_ranks_without_two_gpus_take_no_turns(tmp_path: Path, devices: tuple[str, ...], uuids: str, device: str, is_known: bool) -> None:
+    attempt = RunPaths(tmp_path / "z0_r1").attempt(1)
+    attempt.folder.mkdir(parents=True)
+    attempt.train_log.write_text("")
+    place = {"hosts": [], "devices": list(devices), "nodes": 1}
+    attempt.spec.write_text(json.dumps({"place": place, "settings": {"device": device}}))
+    attempt.provenance.write_text(json.dumps({"gpu_uuid_list": uuids}))
+    unknown = platform_jitter(tmp_path, "z0_r1", 1).unknown
+    assert any("GPUs in turns" in text for text in unknown) is not is_known
 
 
 @pytest.mark.parametrize("name", ["gpus_in_turns", "gpus_together"])

@@ -14,6 +14,7 @@ from seatrial.core.paths import CampaignPaths
 from seatrial.core.tables import read_table
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.records.verdict import Verdict
 from seatrial.results.folders import find_campaign
 from seatrial.results.recompute import gather_results, recompute
 from seatrial_runbooks.stage1.leak_check import diagnose
@@ -136,7 +137,7 @@ def leaks(folder: Path) -> tuple[list[dict[str, str]], str]:
 def test_success_beside_an_exit_code_that_says_otherwise_is_none(tmp_path: Path) -> None:
     thrice(tmp_path, OriginalAttempt(max_steps=1000, exit_code=1))
     found = check(tmp_path, Thresholds(), groups=[GROUP])
-    assert (num_ok(tmp_path), found.groups[0].num_repeats, found.groups[0].num_failed) == (0, 0, 3) and not found.passed
+    assert (num_ok(tmp_path), found.groups[0].num_repeats, found.groups[0].num_failed) == (0, 0, 3) and found.verdict is Verdict.FAIL
     assert found.notes == (f"{GROUP}: 3 rows were counted as failed: status success with a failing exit code",)
     assert [row["status"] for row in leaks(tmp_path)[0]] == ["failed"] * 3
 

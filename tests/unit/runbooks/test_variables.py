@@ -10,7 +10,7 @@ import pytest
 from seatrial.core.errors import UsageError
 from seatrial_runbooks.stage1 import variables as kinds
 from seatrial_runbooks.stage1.variables import SECTIONS, VARIABLES, help_text, read, shortened_names
-from seatrial_workloads.contrastive.hydra_config.keys import source_of
+from seatrial_workloads.contrastive.hydra_config.keys import KEYS, source_of
 from seatrial_workloads.contrastive.settings import Settings
 
 # As the procedures give them.
@@ -76,6 +76,7 @@ KUBERNETES_SERVICE_HOST KUBERNETES_PORT DBUS_SESSION_BUS_ADDRESS XDG_RUNTIME_DIR
 GIT_EDITOR LESSOPEN LS_COLORS http_proxy https_proxy no_proxy modules_shell PYTHONPATH PYTHONUNBUFFERED PIP_CACHE_DIR UV_CACHE_DIR
 SEATRIAL_FALLBACK_DIR SEATRIAL_PYTHON MODULEPATH LOADEDMODULES ENABLE_GPU DISABLE_TELEMETRY HISTCONTROL HISTSIZE SYNC_MODE RUN_MODE
 TEST_MODE DEBUG_MODE LOG_PATH LOG_LEVEL MAX_JOBS MAX_EPOCHS ORDER_ID TIMEOUT_SEC SCHEDULER_JOB_ID _
+ENV GROUP PORT ROOT STAGE HOST TYPE VERSION DEBUG VERBOSE ROOT_DIR MANIFEST_PATH USE_TORCH USE_TF USE_CUDA WITH_CUDA NUM_THREADS NPROC
 """
 
 
@@ -198,7 +199,6 @@ def test_help_has_every_variable_with_its_default() -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("TAIL_POINTS", "TAIL_TIMING_POINTS"),
         ("RESUME", "RESUME_RUNS"),
         ("DRIVER_LOG", "DRIVER_LOG_PATH"),
     ],
@@ -223,6 +223,28 @@ def test_a_name_that_lacks_one_part_is_reported(name: str, meant: str) -> None:
         ("LEARNING_RATE", "sweep", "TRAIN_LR"),
         ("TRAIN_MICRO_BATCH", "sweep", "SWEEP_MICRO_BATCHES"),
         ("AMP", "sweep", "PRECISION_MODE"),
+        ("FLASH_ATTENTION_2", "sweep", "ATTN_IMPL"),
+        ("ENABLE_FLASH_ATTENTION_2", "sweep", "ATTN_IMPL"),
+        ("USE_FLASH_ATTN_2", "sweep", "ATTN_IMPL"),
+        ("ATTN_IMPLEMENTATION", "sweep", "ATTN_IMPL"),
+        ("ATTN", "sweep", "ATTN_IMPL"),
+        ("SPEECH_ATTN", "sweep", "SPEECH_ATTN_IMPL"),
+        ("TORCH_DTYPE", "sweep", "MODEL_LOAD_DTYPE"),
+        ("LOG_EVERY_STEPS", "sweep", "SWEEP_LOG_EVERY"),
+        ("LOG_EVERY_STEPS", "ab", "AB_OLD_LOG_EVERY and AB_TUNED_LOG_EVERY"),
+        ("GLOBAL_BATCH_SIZE", "sweep", "SWEEP_MICRO_BATCHES, the batch of one rank"),
+        ("NUM_REPEATS", "ab", "REPEATS"),
+        ("NUM_GPUS", "sweep", "INCLUDE, such as localhost:0,1"),
+        ("GPUS", "sweep", "INCLUDE, such as localhost:0,1"),
+        ("Zero_Stage", "sweep", "SWEEP_ZERO_STAGES"),
+        ("zero_stage", "ab", "AB_OLD_ZERO_STAGE and AB_TUNED_ZERO_STAGE"),
+        ("MIXED", "sweep", "MIXED_PRECISION"),
+        ("FIXED_SLICE", "sweep", "ENABLE_LENGTH_FIXED_SLICE=true and FIXED_SLICE_SECONDS"),
+        ("SLICE_SECONDS", "sweep", "ENABLE_LENGTH_FIXED_SLICE=true and FIXED_SLICE_SECONDS"),
+        ("TAIL_POINTS", "sweep", "TAIL_TIMING_POINTS"),
+        ("OUTPUT", "sweep", "OUTPUT_ROOT"),
+        ("USE_FAST_PATHS", "sweep", "FAST_PATHS"),
+        ("TRAIN_MICRO_BATCH_SIZE_PER_GPU", "sweep", "SWEEP_MICRO_BATCHES"),
     ],
 )
 def test_what_looks_like_a_setting_is_refused_with_the_right_name(name: str, mode: str, meant: str) -> None:
@@ -232,11 +254,38 @@ def test_what_looks_like_a_setting_is_refused_with_the_right_name(name: str, mod
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("TRAIN_FOO", "--help lists them all; IGNORE_UNKNOWN=1"), ("TRAIN_SEEED", "did you mean TRAIN_SEED?")]
+    ("name", "told"),
+    [
+        ("TRAIN_FOO", "--help lists them all; IGNORE_UNKNOWN=1"),
+        ("GRADIENT_ACCUMULATION_STEPS", "the trainer does not accumulate gradients; IGNORE_UNKNOWN=1"),
+    ],
 )
-def test_the_prefix_of_settings_looks_like_one(name: str, told: str) -> None:
+def test_what_no_variable_sets_is_refused_and_may_be_ignored(name: str, told: str) -> None:
     assert refusal(**{name: "1"}).startswith(f"{name} is not a variable of this driver: {told}")
     assert read({name: "1", "IGNORE_UNKNOWN": "1"}).given == {"IGNORE_UNKNOWN"}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SWEEP_ZERO_STAGE", "SWEEP_ZERO_STAGES"),
+        ("Sweep_Zero_Stages", "SWEEP_ZERO_STAGES"),
+        ("sweep_micro_batch", "SWEEP_MICRO_BATCHES"),
+        ("max_steps", "MAX_STEPS"),
+        ("MAX_STEP", "MAX_STEPS"),
+        ("TRAIN_SEEED", "TRAIN_SEED"),
+    ],
+)
+def test_no_switch_lets_a_misspelled_name_of_the_driver_pass(name: str, meant: str) -> None:
+    for more in ({}, {"IGNORE_UNKNOWN": "1"}):
+        assert refusal(**{name: "1"}, **more) == f"{name} is not a variable of this driver: did you mean {meant}?"
+
+
+def test_every_key_of_train_py_that_has_a_variable_is_known_by_its_last_part() -> None:
+    for key, entry in KEYS.items():
+        name = key.rpartition(".")[2].upper()
+        if entry.fields and "_" in name and name not in (*VARIABLES, *kinds.FOREIGN_NAMES):
+            assert "is not a variable of this driver: use " in refusal(MODE="sweep", **{name: "1"}), key
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Settings)])

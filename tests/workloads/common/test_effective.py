@@ -22,6 +22,7 @@ from seatrial_workloads.common.precision import (
     choose_precision,
     torch_dtype,
 )
+from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks
 from tests.workloads.ranks import events
 
 pytestmark = pytest.mark.torch
@@ -134,7 +135,15 @@ def test_dtypes_and_autocast():
 )
 def test_attention(requested, precision, lowest, problem, effective, reason, monkeypatch):
     monkeypatch.setattr(attention, "flash_attn_problem", lambda: problem)
-    assert choose_attention(requested, precision, lowest) == Choice(requested, effective, reason)
+    assert choose_attention(requested, precision, lowest, ALONE) == Choice(requested, effective, reason)
+
+
+def test_flash_attention_that_another_rank_lacks_is_used_by_none(monkeypatch):
+    monkeypatch.setattr(attention, "flash_attn_problem", lambda: None)
+    beside = cpu_ranks(world_size=2, kind=OtherFailed)
+    reason = "another rank cannot use flash_attention_2: sdpa"
+    assert choose_attention(FLASH, "bf16", HOPPER, beside) == Choice(FLASH, "sdpa", reason)
+    assert choose_attention("sdpa", "bf16", HOPPER, beside) == as_requested("sdpa"), "no collective call where nothing can differ"
 
 
 def test_a_flash_attn_that_does_not_import_says_why(monkeypatch, tmp_path):

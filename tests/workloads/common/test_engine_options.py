@@ -24,7 +24,7 @@ from seatrial_workloads.common.engines.deepspeed_engine import (
 from seatrial_workloads.common.engines.engine import TRAINING
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.precision import choose_mixed_precision, choose_precision
-from tests.workloads.cpu_ranks import ALONE
+from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -220,10 +220,21 @@ def test_the_build_of_an_op_is_a_part_of_the_start_up(torch_adam, spans, monkeyp
         timed.append(name)
         yield
 
-    monkeypatch.setattr(adam, "_try_fused", lambda *_: (torch.optim.SGD(weights) if timed else None, "built outside of its span"))
+    monkeypatch.setattr(adam, "_try_fused", lambda *_: (torch.optim.SGD(weights), None) if timed else (None, "outside of its span"))
     optimizer, _ = adam.create_adam(None, weights, EngineOptions(lr=0.1, torch_adam=torch_adam), ALONE, startup)
     assert timed == spans
     assert isinstance(optimizer, torch.optim.SGD) == bool(spans)
+
+
+def test_a_rank_with_fused_adam_beside_one_without_uses_torch_s_too(monkeypatch):
+    """The other rank does not try to build it: waiting for its result would be a hang."""
+    monkeypatch.setitem(sys.modules, "deepspeed", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "deepspeed.git_version_info", SimpleNamespace(installed_ops={"fused_adam": True}))
+    weights = [torch.nn.Parameter(torch.zeros(2))]
+    monkeypatch.setattr(adam, "_try_fused", lambda *_: pytest.fail("the other rank does not take part in this"))
+    optimizer, choice = adam.create_adam(None, weights, EngineOptions(lr=0.1), cpu_ranks(world_size=2, kind=OtherFailed))
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert choice == Choice("auto", "AdamW", "another rank has no FusedAdam")
 
 
 def test_ddp_records_its_optimiser_and_what_only_deepspeed_has():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import Wav2Vec2Config, Wav2Vec2Model
 
+from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.fast_paths import summarize_parts
@@ -19,6 +20,7 @@ from seatrial_workloads.contrastive.fast.front_end import FourierPositions, Matr
 from seatrial_workloads.contrastive.fast.graphs import GraphedTower
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.shapes import smooth_length
+from tests.workloads.cpu_ranks import OtherFailed
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -191,6 +193,10 @@ def test_another_shape_and_a_validation_are_not_graphed(graphed):
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
+def ranks_on(device, kind=Ranks):
+    return kind(rank=0, local_rank=0, world_size=1, device=device)
+
+
 @pytest.mark.parametrize(
     ("device", "settings", "reason"),
     [
@@ -203,26 +209,39 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
     ],
 )
 def test_why_the_tower_is_not_captured(device, settings, reason):
-    choice = capture_tower(None, Settings(**settings), device, Precision("auto", "fp32", "CPU: fp32"))
+    choice = capture_tower(None, Settings(**settings), ranks_on(device), Precision("auto", "fp32", "CPU: fp32"))
     assert (choice.requested, choice.effective) == (True, False)
     assert reason in choice.reason
 
 
+def test_a_tower_that_one_rank_cannot_capture_is_graphed_on_none(monkeypatch):
+    monkeypatch.setattr(fast_paths, "GraphedTower", lambda tower, encode: "graphed")
+    model = SimpleNamespace(tower=None, paths=SimpleNamespace(speech="plain"))
+    for kind, problem, choice in (
+        (OtherFailed, None, Choice(True, False, "another rank could not capture it")),
+        (Ranks, "out of memory", Choice(True, False, "out of memory")),
+        (Ranks, None, as_requested(True)),
+    ):
+        monkeypatch.setattr(fast_paths, "_try_capture", lambda *_, problem=problem: problem)
+        assert capture_tower(model, Settings(), ranks_on(CUDA, kind), Precision("auto", "fp32", "")) == choice
+        assert model.paths.speech == ("graphed" if choice.effective else "plain")
+
+
 @pytest.mark.parametrize("fast_paths", [False, "none", "front_end"])
 def test_a_part_that_is_not_requested_is_recorded_so(fast_paths):
-    choice = capture_tower(None, Settings(fast_paths=fast_paths), CUDA, Precision("auto", "fp32", ""))
+    choice = capture_tower(None, Settings(fast_paths=fast_paths), ranks_on(CUDA), Precision("auto", "fp32", ""))
     assert (choice.requested, choice.effective) == (False, False)
 
 
 def test_a_part_that_a_plan_left_out_was_requested():
     """Two plans may leave out unlike parts: compared with each other, their runs are confounded."""
-    choice = capture_tower(None, Settings(fast_paths="equal:front_end,positions"), CUDA, Precision("auto", "fp32", ""))
+    choice = capture_tower(None, Settings(fast_paths="equal:front_end,positions"), ranks_on(CUDA), Precision("auto", "fp32", ""))
     assert (choice.requested, choice.effective, choice.reason) == (True, False, fast_paths.LEFT_OUT)
 
 
 def test_a_part_of_the_own_list_that_the_node_does_not_have_fails_the_run():
     with pytest.raises(StartupError, match="fast_paths names tower_graph, which is not available here: no GPU"):
-        capture_tower(None, Settings(fast_paths="front_end,tower_graph"), CPU, Precision("auto", "fp32", ""))
+        capture_tower(None, Settings(fast_paths="front_end,tower_graph"), ranks_on(CPU), Precision("auto", "fp32", ""))
 
 
 def test_fast_paths_itself_records_the_parts_in_use():
@@ -261,25 +280,35 @@ def test_a_compiled_function_is_not_compiled_again_for_the_capture():
 
 
 @pytest.mark.parametrize(
-    ("settings", "dynamic"),
+    ("settings", "device", "dynamic"),
     [
-        ({}, False),
-        ({"torch_compile_dynamic": True}, None),
-        ({"length_buckets": True}, None),
-        ({"fixed_slice_s": 2.0}, False),
+        ({}, CUDA, False),
+        ({"torch_compile_dynamic": True}, CUDA, None),
+        ({"length_buckets": True}, CUDA, None),
+        ({"fixed_slice_s": 2.0}, CUDA, False),
         # torch records a CUDA graph for each shape.
-        ({"torch_compile_dynamic": True, "torch_compile_mode": "max-autotune"}, False),
+        ({"torch_compile_dynamic": True, "torch_compile_mode": "max-autotune"}, CUDA, False),
+        # The plain positional convolution: inductor would compile it anew for every length.
+        ({"torch_compile_dynamic": True}, CPU, False),
+        ({"length_buckets": True}, CPU, False),
     ],
 )
-def test_shapes_are_static_unless_batches_are_to_differ(settings, dynamic, monkeypatch):
+def test_shapes_are_static_unless_batches_are_to_differ(settings, device, dynamic, monkeypatch):
     found = []
     monkeypatch.setattr(
         fast_paths, "compile_or_fall_back", lambda *_, dynamic, **__: found.append(dynamic) or (None, Choice(True, False, ""))
     )
     speech = SimpleNamespace(encoder=SimpleNamespace(pos_conv_embed=None))
     model = SimpleNamespace(paths=SimpleNamespace(speech=None), tower=SimpleNamespace(num_frames=lambda samples: 1, speech=speech))
-    fast_paths.compile_tower(model, SimpleNamespace(cannot_compile=None), Settings(**settings), None, None)
+    fast_paths.compile_tower(model, SimpleNamespace(cannot_compile=None), Settings(**settings), ranks_on(device), None)
     assert found == [dynamic]
+
+
+def test_a_cpu_with_the_fast_positions_may_have_dynamic_shapes():
+    positions = FourierPositions(make().encoder.pos_conv_embed)
+    tower = SimpleNamespace(speech=SimpleNamespace(encoder=SimpleNamespace(pos_conv_embed=positions)))
+    settings = Settings(torch_compile_dynamic=True)
+    assert fast_paths.dynamic_shapes(SimpleNamespace(tower=tower), settings, ranks_on(CPU)) == as_requested(True)
 
 
 def test_one_fft_length_serves_all_inputs_it_is_long_enough_for():

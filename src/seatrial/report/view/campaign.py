@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from seatrial.records.run_table import qualified_name
 from seatrial.report.text import NONE, axis_level, figure, interval, margin, ratio
 from seatrial.report.view.problems import WHAT_FITS
 
+MOST_NAMED = 3
 DEBUG_ON = "debug on"
 WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
 TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
@@ -327,12 +329,27 @@ def _unproven(results: CampaignResults) -> str:
     return f"{reason}. {count(len(results.pending), 'run')} still to be run" if results.pending else reason
 
 
+def why_no_tail(results: CampaignResults) -> str:
+    """Why runs with timing points have no tail figures, and what to do; empty where all have some."""
+    short = [run for run in results.counted if run.measure and run.measure.timing_points and not run.measure.seed.get("tail_points_used")]
+    if not short or short[0].measure is None:
+        return ""
+    timing, last = short[0].attempt.spec.timing, short[0].measure.timing_points[-1].step
+    # The first timing point whose window does not hold step 0.
+    needed = math.ceil(timing.timing_window / timing.log_every) * timing.log_every + 1
+    return (
+        f"No tail figures for {join_names([run.attempt.spec.run for run in short], MOST_NAMED)}: the last timing point, one every "
+        f"{timing.log_every} steps (timing.log_every), is at step {last}, and its window of {timing.timing_window} steps "
+        f"(timing.timing_window) holds the first step. Run at least {needed} steps, or lower timing.timing_window."
+    )
+
+
 def _latency_clause(results: CampaignResults) -> str:
     ranking = results.ranking
     name = ranking.latency_winner or ranking.lowest_latency
     group = next((group for group in results.groups if group.group == name), None)
     if group is None:
-        return "Latency winner: none, as no run has a timing window without its first step."
+        return f"Latency winner: none. {why_no_tail(results) or 'No run has a timing window without its first step.'}"
     p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
     seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group.group]
     # Of runs that recorded forward and backward, timing points are sums of phases, else whole steps.

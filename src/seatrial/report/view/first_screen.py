@@ -59,6 +59,9 @@ PLATFORM = {Status.GOOD: "platform stable", Status.OPEN: "platform unstable", St
 CAUSE_UNKNOWN = "cause unknown"
 
 
+CONFOUNDED_ALLOWED = "with confounded groups compared"
+
+
 def headline(results: CampaignResults) -> tuple[HeadlinePart, HeadlinePart, HeadlinePart]:
     """The criteria's verdict, the winner, the platform's state; the same in every report."""
     return _verdict(results), _winner(results), _platform(results)
@@ -70,6 +73,7 @@ def headline_text(results: CampaignResults) -> str:
     texts = []
     for part in headline(results):
         text = f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word
+        text = f"{text}, {CONFOUNDED_ALLOWED}" if part.question == "verdict" and results.verdict.confounded else text
         is_marked = confounded and part.word in (campaign.WINNER, NO_PROVEN_WINNER)
         texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{confounded}" if is_marked else text)
     return " · ".join(texts)
@@ -77,7 +81,8 @@ def headline_text(results: CampaignResults) -> str:
 
 def _verdict(results: CampaignResults) -> HeadlinePart:
     judged = results.verdict
-    text = "; ".join(filter(None, (criteria_clause(judged.findings), _runs_clause(results))))
+    allowed = CONFOUNDED_ALLOWED if judged.confounded else ""
+    text = "; ".join(filter(None, (allowed, criteria_clause(judged.findings), _runs_clause(results))))
     return HeadlinePart(question="verdict", status=VERDICT_STATUS[judged.verdict], word=judged.verdict.value, text=text)
 
 

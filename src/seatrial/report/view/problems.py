@@ -299,7 +299,7 @@ def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: st
 def criterion_text(criterion: Criterion) -> str:
     """'samples_per_s, scope winner, at least 1,300 samples/s, against mb16, from stage1_speed'."""
     unit = f" {criterion.unit}" if criterion.unit and criterion.unit != "ratio" else ""
-    parts = [criterion.metric, f"scope {criterion.scope}"]
+    parts = [criterion.metric, f"group {criterion.group}" if criterion.group else f"scope {criterion.scope}"]
     parts += [f"at least {criterion.at_least:,.10g}{unit}"] if criterion.at_least is not None else []
     parts += [f"at most {criterion.at_most:,.10g}{unit}"] if criterion.at_most is not None else []
     parts += [f"against {criterion.baseline.shown}"] if criterion.baseline and criterion.baseline.text else []

@@ -66,10 +66,15 @@ def create_adam(
     on_gpu = ranks.device.type == "cuda"
     problem = _build_problem(deepspeed) if on_gpu else None
     choice = choose_adam(options.torch_adam, on_gpu=on_gpu, installed=bool(installed_ops.get("fused_adam")), build_problem=problem)
+    if options.torch_adam is None:
+        # One node may lack the compiler or the installed op.
+        lacking = ranks.agreed_problem(None if choice.effective == FUSED else choice.reason, f"another rank has no {FUSED}")
+        choice = choice if lacking is None else Choice(choice.requested, TORCH, lacking)
     if choice.effective == FUSED:
         with startup("ops_build"):
             fused, failure = _try_fused(parameters, options)
-        if not ranks.all_reduce_max([float(fused is None)])[0] and fused is not None:
+        failure = ranks.agreed_problem(failure, "another rank failed to build it")
+        if fused is not None and failure is None:
             return fused, choice
         if options.torch_adam is False:
             raise RuntimeError(f"torch_adam is false, and {FUSED} could not be built ({failure}): leave torch_adam out, or set it to true")
@@ -112,12 +117,13 @@ def _is_left_over(lock: Path) -> bool:
     return True
 
 
-def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str]:
+def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str | None]:
+    """The optimiser, or why it could not be built."""
     from deepspeed.ops.adam import FusedAdam
 
     try:
         with without_architecture_letters(os.environ):
-            return FusedAdam(parameters, adam_w_mode=True, **_hyperparameters(options)), "another rank failed to build it"
+            return FusedAdam(parameters, adam_w_mode=True, **_hyperparameters(options)), None
     # A build can fail in any way: subprocess errors, missing headers, mismatched versions.
     except Exception as error:
         return None, summarize_error(error)

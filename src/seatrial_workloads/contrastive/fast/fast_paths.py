@@ -44,21 +44,31 @@ def apply_fast_paths(model: SpeechTextModel, settings: Settings, device: torch.d
     return choices
 
 
-def capture_tower(model: SpeechTextModel, settings: Settings, device: torch.device, precision: Precision) -> Choice:
+def capture_tower(model: SpeechTextModel, settings: Settings, ranks: Ranks, precision: Precision) -> Choice:
     """CUDA graphs of the tower, compiled or not, for batches of the longest slice. No earlier step may be referenced: its gradients would
-    be bound to a stream that is not captured."""
-    choice = choose_part(settings, TOWER_GRAPH, "no GPU" if device.type != "cuda" else "")
+    be bound to a stream that is not captured. If one rank cannot capture it, none uses graphs."""
+    choice = choose_part(settings, TOWER_GRAPH, "no GPU" if ranks.device.type != "cuda" else "")
     if not choice.effective:
         return choice
     graphed = GraphedTower(model.tower, model.paths.speech)
+    problem = ranks.agreed_problem(_try_capture(graphed, model, settings, ranks.device, precision), "another rank could not capture it")
+    if problem is not None:
+        return choose_part(settings, TOWER_GRAPH, problem)
+    model.paths.speech = graphed
+    return choice
+
+
+def _try_capture(
+    graphed: GraphedTower, model: SpeechTextModel, settings: Settings, device: torch.device, precision: Precision
+) -> str | None:
+    """Why it failed; None where it did not."""
     try:
         with torch.no_grad():
             features = model.paths.front_end(torch.zeros(settings.micro_batch, longest_samples(settings), device=device))
         graphed.capture(features, torch.autocast(device.type, precision.dtype, enabled=precision.effective != "fp32", cache_enabled=False))
     except RuntimeError as error:
-        return choose_part(settings, TOWER_GRAPH, summarize_error(error))
-    model.paths.speech = graphed
-    return choice
+        return summarize_error(error)
+    return None
 
 
 def choose_part(settings: Settings, part: str, reason: str) -> Choice:
@@ -136,7 +146,7 @@ class CompiledTower:
 def compile_tower(model: SpeechTextModel, engine: Engine, settings: Settings, ranks: Ranks, inputs: Inputs) -> Choice:
     """Compile the tower, warmed up with zeros of every kind of batch that training has."""
     plain, samples = model.paths.speech, longest_samples(settings)
-    dynamic, is_capturing = _is_dynamic(settings), settings.torch_compile_mode in CAPTURING_MODES
+    dynamic, is_capturing = dynamic_shapes(model, settings, ranks).effective, settings.torch_compile_mode in CAPTURING_MODES
     num_frames = model.tower.num_frames(samples)
     positions = model.tower.speech.encoder.pos_conv_embed
     if dynamic and isinstance(positions, FourierPositions):
@@ -171,21 +181,26 @@ def compile_tower(model: SpeechTextModel, engine: Engine, settings: Settings, ra
     return Choice(choice.requested, True, f"{choice.reason}, {shapes}")
 
 
-def compile_details(settings: Settings, compiled: Choice) -> dict[str, Choice]:
-    """Mode and dynamic shapes in effect: neither where nothing is compiled."""
+def compile_details(settings: Settings, compiled: Choice, shapes: Choice) -> dict[str, Choice]:
+    """Mode and dynamic shapes in effect: neither where nothing is compiled. `shapes` is what `dynamic_shapes` found."""
     if not compiled.effective:
         reason = f"not compiled: {compiled.reason}" if compiled.requested else "torch_compile is off"
         return {name: Choice(getattr(settings, name), None, reason) for name in ("torch_compile_mode", "torch_compile_dynamic")}
-    dynamic, requested = _is_dynamic(settings), settings.torch_compile_dynamic
-    reason = AS_REQUESTED if dynamic == requested else "length_buckets" if dynamic else "every batch has one shape"
-    return {"torch_compile_mode": as_requested(settings.torch_compile_mode), "torch_compile_dynamic": Choice(requested, dynamic, reason)}
+    return {"torch_compile_mode": as_requested(settings.torch_compile_mode), "torch_compile_dynamic": shapes}
 
 
-def _is_dynamic(settings: Settings) -> bool:
-    """Whether the number of frames is dynamic: as requested, else with length buckets. torch's own CUDA graphs have one shape each."""
-    if settings.torch_compile_mode in CAPTURING_MODES or settings.fixed_slice_s is not None:
-        return False
-    return settings.length_buckets if settings.torch_compile_dynamic is None else settings.torch_compile_dynamic
+def dynamic_shapes(model: SpeechTextModel, settings: Settings, ranks: Ranks) -> Choice:
+    """Whether the number of frames is dynamic: as requested, else with length buckets."""
+    requested = settings.torch_compile_dynamic
+    wanted = settings.length_buckets if requested is None else requested
+    one_shape = "every batch has one shape"
+    # torch's own CUDA graphs have one shape each.
+    if not wanted or settings.torch_compile_mode in CAPTURING_MODES or settings.fixed_slice_s is not None:
+        return Choice(requested, False, AS_REQUESTED if requested is False else one_shape)
+    if ranks.device.type == "cpu" and not isinstance(model.tower.speech.encoder.pos_conv_embed, FourierPositions):
+        # Inductor's convolutions for CPUs are of fixed sizes: it would compile the tower anew for every length, up to the recompile limit.
+        return Choice(requested, False, f"{one_shape}: on a CPU the plain positional convolution is compiled for one length only")
+    return Choice(requested, True, AS_REQUESTED if requested else "length_buckets")
 
 
 def _warm_up_batches(model: SpeechTextModel, settings: Settings) -> list[Batch]:
