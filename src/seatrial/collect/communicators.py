@@ -1,8 +1,9 @@
-"""The process groups that ranks trained in: backend, size and transport.
+"""The process groups that ranks trained in: backend, size and transport; and whether anything shows that they trained together.
 
-In: `process_group` events of the probe, and NCCL's own lines (NCCL_DEBUG=INFO) in the logs of all hosts. Out: a `Communicator` for each
-rank that is known; of a script without the probe those that NCCL names. How NCCL's ranks are connected is only in its lines: without them
-it is unknown.
+In: `process_group` events of the probe, NCCL's own lines (NCCL_DEBUG=INFO) in the logs of all hosts, and the TCP connections between ranks
+that the agents saw. Out: a `Communicator` for each rank that is known; of a script without the probe those that NCCL names. How NCCL's
+ranks are connected is only in its lines: without them it is unknown. Ranks of which nothing shows that they trained together are a caution,
+as a launcher's variables only say what was meant.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from seatrial.collect.attempt_files import read_record
 from seatrial.collect.events import Effective, events_of_kind
 from seatrial.collect.launcher_log import host_logs
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count
+from seatrial.machine.network import is_loopback
 from seatrial.records.attempt import Attempt
-from seatrial.records.caution import Caution
+from seatrial.records.caution import SMALLER_WORLD, WORLD_UNKNOWN, Caution
 from seatrial.records.events import PROCESS_GROUP
-from seatrial.records.launch import Communicator
+from seatrial.records.launch import Communicator, ObservedRanks
 
 # NCCL connects at the first collectives, near the beginning of a log.
 HEAD_BYTES = 16 * MIB
@@ -61,7 +64,8 @@ def read_communicators(attempt: Attempt) -> tuple[Communicator, ...]:
     """By rank; of a rank that had several groups the last."""
     paths = AttemptPaths(Path(attempt.folder))
     reported = {one.rank: one for path in paths.all_events() for one in _reported(path, attempt)}
-    if not (any("nccl" in one.backend for one in reported.values()) or _asks_nccl_for_lines(attempt)):
+    has_nccl = any("nccl" in one.backend for one in reported.values())
+    if not (has_nccl or _asks_nccl_for_lines(attempt) or (not reported and attempt.spec.place.ranks > 1)):
         return tuple(reported[rank] for rank in sorted(reported))
     lines = read_nccl_lines(log.path for log in host_logs(paths))
     if not reported:
@@ -93,8 +97,28 @@ def read_nccl_lines(logs: Iterator[Path]) -> NcclLines:
     return found
 
 
-def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator]) -> Iterator[Caution]:
-    """A backend other than the one that the plan or the command names, and NCCL that only ever saw single ranks."""
+def are_connected(attempt: AttemptPaths, ranks: int) -> bool:
+    """Whether the TCP connections that the agents saw between processes of ranks join all `ranks` of them. Both ends must have been seen:
+    where an address is translated on the way, or a look came too late, nothing is known."""
+    ends: dict[tuple[str, str, str], int] = {}
+    joined = {rank: {rank} for rank in range(ranks)}
+    for log in host_logs(attempt):
+        observed, _ = read_record(ObservedRanks, AttemptPaths(log.path.parent).observed_ranks)
+        for one in observed.connections if observed else ():
+            # A loopback address is another one on each host.
+            within = log.host if is_loopback(one.local.rpartition(":")[0]) else ""
+            ends[within, one.local, one.remote] = one.rank
+    for (within, local, remote), rank in ends.items():
+        other = ends.get((within, remote, local))
+        if rank in joined and other in joined and joined[rank] is not joined[other]:
+            joined[rank] |= joined[other]
+            joined.update(dict.fromkeys(joined[rank], joined[rank]))
+    return len(joined[0]) == ranks
+
+
+def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator], ranks: int) -> Iterator[Caution]:
+    """A backend other than the one that the plan or the command names, communicators smaller than planned, and `ranks` of which nothing
+    shows that they trained together."""
     planned, asked = attempt.spec.place.ranks, requested_backend(attempt)
     backends = sorted({one.backend for one in communicators})
     if asked and backends and not any(asked in backend for backend in backends):
@@ -104,11 +128,23 @@ def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator
             text=f"Backend {asked} was requested, and the process group used {', '.join(backends)}: its collectives are not those that "
             "were to be measured.",
         )
-    if planned > 1 and communicators and all(one.size == 1 and one.backend == "nccl" for one in communicators):
+    largest = max((one.size for one in communicators), default=0)
+    if communicators and largest < planned:
         yield Caution(
-            kind="single_rank_communicators",
-            numbers={"planned": planned},
-            text=f"NCCL logged communicators of one rank only, and the plan has {count(planned, 'rank')}: they may have trained alone.",
+            kind=SMALLER_WORLD,
+            numbers={"planned": planned, "largest": largest},
+            text=f"The largest communicator that was logged has {count(largest, 'rank')}, and the plan has {planned}: they may not have "
+            "trained together.",
+        )
+    paths = AttemptPaths(Path(attempt.folder))
+    # Bundled trainers report their group themselves, and `dummy` has none. Runs of the original scripts were not started by an agent.
+    is_foreign = attempt.spec.workload.script is not None and paths.command.exists()
+    if not communicators and ranks > 1 and is_foreign and not are_connected(paths, ranks):
+        yield Caution(
+            kind=WORLD_UNKNOWN,
+            numbers={"ranks": ranks},
+            text=f"Nothing shows that the {ranks} ranks trained together: no rank reported its process group, and no TCP connections that "
+            "join them all were seen. Import the probe, or set NCCL_DEBUG=INFO.",
         )
 
 

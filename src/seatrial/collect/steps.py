@@ -125,7 +125,7 @@ def read_steps(attempt: Attempt, ahead: ReadAhead = NOTHING) -> StepTables:
     tables = replace(
         tables,
         effective={**effective_backend(attempt, communicators), **tables.effective},
-        cautions=(*tables.cautions, *communicator_cautions(attempt, communicators)),
+        cautions=(*tables.cautions, *communicator_cautions(attempt, communicators, max(attempt.spec.place.ranks, tables.world_size))),
     )
     signs = read_slow_signs(attempt, tables.effective)
     debug = read_debug_settings(attempt, tables.effective)
