@@ -254,6 +254,7 @@ _SBATCH_GIVEN = {
     },
     **{option: f"use place.{option}" for option in ("time", "account", "qos", "constraint", "nodelist", "exclusive")},
     **dict.fromkeys(("job-name", "output", "error", "open-mode", "comment", "chdir", "signal"), "Seatrial needs its own to follow the job"),
+    **dict.fromkeys(("oversubscribe", "share"), "jobs of a campaign never share a node; use place.exclusive"),
     **dict.fromkeys(("ntasks", "ntasks-per-node"), "there is one task a node, which starts its ranks"),
     **dict.fromkeys(("array", "wrap", "wait", "parsable", "test-only"), "each run is one job with a script of its own"),
 }
@@ -266,6 +267,9 @@ def _check_slurm(plan: Plan) -> None:
             raise plan.error(("place", key), f"'{text}' {problem}")
     if plan.place.allocation != PER_RUN:
         _check_allocation(plan)
+    if plan.place.jobs > 1 and not plan.place.exclusive:
+        shared = f"with jobs: {plan.place.jobs} Slurm may put two runs on one node, and each would be measured beside the other"
+        raise plan.error(("place", "exclusive"), f"{shared}; leave it out, or set jobs: 1")
     if plan.place.gres is not None and plan.place.gpus_per_node is not None:
         raise plan.error(("place", "gres"), "cannot be combined with place.gpus_per_node; keep one of the two")
     for position, argument in enumerate(plan.place.sbatch_args):

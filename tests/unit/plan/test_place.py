@@ -160,6 +160,8 @@ MESSAGES = {
     "place: {kind: pernode, nodes: 2, hostfile: hosts}": "place.hostfile: belongs to `kind: hostfile`",
     f"place: {{{ON}, nodes: 2}}": "place.nodes: belongs to `kind: pernode`",
     "place: {allocation: campaign}": "place.allocation: belongs to `kind: slurm`",
+    "place: {kind: slurm, jobs: 2, exclusive: false}": "place.exclusive: with jobs: 2 Slurm may put two runs on one node",
+    "place: {kind: slurm, sbatch_args: [--oversubscribe]}": "place.sbatch_args[0]: '--oversubscribe' is set by Seatrial: jobs of a",
     "place: {kind: slurm, allocation: job}": "place.allocation: unknown: 'job'; known: campaign, current, run",
     "place: {kind: slurm, allocation: campaign, jobs: 2}": "place.jobs: allocation: campaign runs one after another on the same nodes",
     "axes: {place.node: [n1, n2]}\nplace: {kind: slurm, allocation: campaign}": "axes.place.node: allocation: campaign runs one",
