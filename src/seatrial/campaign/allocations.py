@@ -59,9 +59,8 @@ def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
     hashes = {spec.run: spec.hash for spec in plan.runs if spec.place.slurm and spec.place.slurm.allocation == PER_CAMPAIGN}
     if order is not None and all(hashes.get(spec.run) == spec.hash for spec in order.specs):
         return
-    found, known = place.submitted(held), slurm.own_jobs()
-    own = str(held.folder.absolute())
-    job = found.job if found else next((number for number, status in (known or {}).items() if status.comment == own), "")
+    known = slurm.own_jobs()
+    job = place.job_among(held, known or {})
     if known is None or (job in known and not known[job].is_over):
         raise RefusedError(
             f"Slurm job {job or 'of unknown number'} may still run the plan as it was in {held.folder}: wait until it is over, or "

@@ -24,9 +24,10 @@ from seatrial.campaign.allocations import AllocationLoop, is_over_since, settle_
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts, StopRequests
 from seatrial.campaign.job import OwnJob
+from seatrial.campaign.job_endings import settle_other_jobs
 from seatrial.campaign.jobs import Flight, JobLoop
 from seatrial.campaign.lock import hold_lock
-from seatrial.campaign.one_run import code_folder, new_attempt, run_one
+from seatrial.campaign.one_run import code_folder, link_counted, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
 from seatrial.campaign.resume import changes_since, choose_start, finished_attempt, recover_folder, uncounted_runs
 from seatrial.campaign.schedule import Schedule
@@ -134,6 +135,7 @@ def run_campaign(
         preflight = run_preflight(plan, paths, server)
         listener.warned(preflight.warnings)
         settle_other_job(plan, paths)
+        settle_other_jobs(plan, paths)
         recover_folder(paths)
         plan_hash = save_plan(plan, paths)
         if uncounted := uncounted_runs(paths):
@@ -244,6 +246,7 @@ class _Campaign:
             if done is None or again:
                 todo.append(spec)
             else:
+                link_counted(self.paths.run(spec.run), spec.hash)
                 self.listener.skipped(spec, changes_since(self.paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
         return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
 

@@ -13,12 +13,12 @@ import pytest
 from seatrial.campaign import job as job_program
 from seatrial.campaign.interrupts import Urgency
 from seatrial.campaign.job import JobSignals, run_attempt
-from seatrial.campaign.job_endings import ended_by_slurm, judge_job, stop_jobs
+from seatrial.campaign.job_endings import ended_by_slurm, judge_job, settle_other_jobs, stop_jobs
 from seatrial.campaign.jobs import MAX_AGAIN, JobLoop
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
-from seatrial.core.errors import CampaignError
+from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
@@ -225,6 +225,26 @@ def test_a_job_of_an_earlier_harness_is_picked_up_and_not_submitted_again(tmp_pa
     assert run(tmp_path, fake, interrupts)[1] == [] and fake.cancelled == []
     fake.at(20.0, lambda: finish(tmp_path, fake, "COMPLETED"))
     assert [one.outcome for one in run(tmp_path, fake)[1]] == [Outcome.OK] and len(fake.states) == 1
+
+
+@pytest.mark.parametrize("now", [(replace(SPEC, hash="changed"),), ()], ids=["a changed run", "a run that left the plan"])
+def test_a_job_of_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_path: Path, fake: FakeSlurm, now: tuple[RunSpec, ...]) -> None:
+    interrupts = NoInterrupts()
+    fake.at(5.0, lambda: setattr(interrupts, "hung_up", True))
+    run(tmp_path, fake, interrupts)
+    paths, changed = CampaignPaths(tmp_path), CampaignPlan(name="p", output=str(tmp_path), runs=now)
+    same = CampaignPlan(name="p", output=str(tmp_path), runs=(SPEC,))
+    settle_other_jobs(same, paths)
+    with pytest.raises(RefusedError, match=rf"Slurm job 1 is running for mb8_r1 as it was \(attempt 1\): .*`seatrial stop {tmp_path}`"):
+        settle_other_jobs(changed, paths)
+    fake.away.add("squeue")
+    with pytest.raises(RefusedError, match="Slurm job 1 may still run mb8_r1 as it was"):
+        settle_other_jobs(changed, paths)
+    fake.away.clear()
+    assert not attempt_1(tmp_path).outcome.exists()
+    fake.states["1"] = "CANCELLED"
+    settle_other_jobs(changed, paths)
+    assert stored(tmp_path).cause is Cause.JOB_CANCELLED and fake.cancelled == []
 
 
 def test_a_stop_that_no_rank_follows_cancels_the_job_in_the_end(tmp_path: Path, fake: FakeSlurm) -> None:

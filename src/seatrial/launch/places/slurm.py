@@ -105,6 +105,13 @@ def submitted(paths: JobPaths) -> SubmittedJob | None:
     return found
 
 
+def job_among(paths: JobPaths, known: Mapping[str, slurm.JobStatus]) -> str:
+    """The number of its job: as the folder tells, else of the one in `known` that names the folder; empty where neither does."""
+    found = submitted(paths)
+    own = str(paths.folder.absolute())
+    return found.job if found else next((job for job, status in known.items() if status.comment == own), "")
+
+
 def started(paths: JobPaths) -> StartedJob | None:
     return from_json_or_none(StartedJob, _read_private(paths.job_start))
 
