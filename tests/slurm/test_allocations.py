@@ -124,3 +124,20 @@ def test_in_an_allocation_of_the_users_own(campaign: JobCampaign) -> None:
     done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=120.0)
     assert done.returncode == 0 and "PASS" in done.stdout, done.stdout + done.stderr
     assert [node.name for node in campaign.nodes("base_r2").nodes] == ["node1", "node2"] and campaign.nodes("base_r2").via == "srun"
+
+
+def test_variables_of_the_shell_and_of_a_job_around_it_reach_no_submitted_job(campaign: JobCampaign) -> None:
+    """What is typed in an allocation of one node submits jobs of two as the plan says, and not as the shell's variables do."""
+    variables = {"SBATCH_PARTITION": "urgent", "SBATCH_TIMELIMIT": "1", "SQUEUE_FORMAT": "%i"}
+    plan = campaign.write(ONE_NODE)
+    done = campaign.hosts.run(
+        "head",
+        ["salloc", "--nodes=1", "--exclusive", "--time=5", "seatrial", "run", plan],
+        cwd=campaign.folder,
+        env=variables,
+        timeout=120.0,
+    )
+    assert done.returncode == 0 and "PASS" in done.stdout, done.stdout + done.stderr
+    shown = campaign.start_record(campaign.attempt()).variables
+    assert (shown["SLURM_JOB_PARTITION"], shown["SLURM_JOB_ID"]) == ("gpu", campaign.job())
+    assert not [name for name in shown if name.startswith("SBATCH_")]

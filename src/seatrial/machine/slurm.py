@@ -9,13 +9,20 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 
 # A controller that is away lets its clients wait for a multiple of MessageTimeout, by default 10 s.
 TIMEOUT_S = 30.0
+POLL_S = 0.1
+OPTION_PREFIXES = ("SBATCH_", "SLURM_", "SLURMD_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
+# Where the cluster is, and who the user is there.
+KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})
+# Set by Slurm for the tasks of a job.
+GPUS_OF_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 LIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "RESIZING", "SIGNALING"})
 """States of a job that is not over."""
 QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -55,27 +62,49 @@ class Answer:
         return re.sub(r"^\w+: (?:error: )?", "", lines[-1]) if lines else f"exit code {self.returncode}"
 
 
-def call(argv: Sequence[str], text: str = "", timeout_s: float = TIMEOUT_S) -> Answer:
-    """Run one of Slurm's programs to its end, with `text` as its input and without the output formats that the user may have set."""
-    env = {name: value for name, value in os.environ.items() if not re.fullmatch(r"(?:SQUEUE|SACCT|SINFO)_\w+", name)}
+def environment(environ: Mapping[str, str], *, within_job: bool = False) -> dict[str, str]:
+    """For Slurm's programs: without the variables by which they take options that nobody typed (`SBATCH_PARTITION` counts before a line
+    of the script, `SQUEUE_FORMAT` changes what is read). Also without those of a job around this process, which a submitted job would
+    inherit, unless they are to act `within_job`."""
+    kept = KEPT if not within_job else {*KEPT, *(name for name in environ if name.startswith("SLURM_"))}
+    of_job = GPUS_OF_JOB if "SLURM_JOB_ID" in environ and not within_job else ()
+    return {name: value for name, value in environ.items() if name in kept or not (name.startswith(OPTION_PREFIXES) or name in of_job)}
+
+
+def call(
+    argv: Sequence[str],
+    text: str = "",
+    timeout_s: float = TIMEOUT_S,
+    *,
+    within_job: bool = False,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Answer:
+    """Run one of Slurm's programs to its end, with `text` as its input; until the timeout, or until `give_up` says so."""
     try:
         # In a session of its own: Ctrl-C in the terminal is for the harness, which decides what becomes of the jobs.
-        done = subprocess.run(
+        process = subprocess.Popen(
             argv,
-            input=text,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=timeout_s,
-            env=env,
-            check=False,
+            env=environment(os.environ, within_job=within_job),
             start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return Answer(returncode=None, stderr=f"{argv[0]} did not answer within {timeout_s:.0f} s")
     except OSError as error:
         return Answer(returncode=None, stderr=f"{argv[0]} could not be started: {error.strerror}")
-    return Answer(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    until_m, unsent = time.monotonic() + timeout_s, text or None
+    with process:
+        while True:
+            try:
+                stdout, stderr = process.communicate(unsent, timeout=POLL_S)
+                return Answer(returncode=process.returncode, stdout=stdout, stderr=stderr)
+            except subprocess.TimeoutExpired:
+                unsent = None
+                if time.monotonic() > until_m or give_up():
+                    process.kill()
+                    return Answer(returncode=None, stderr=f"{argv[0]} did not answer within {timeout_s:.0f} s")
 
 
 @dataclass(frozen=True, kw_only=True)

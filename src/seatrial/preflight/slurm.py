@@ -206,7 +206,8 @@ def _look(wanted: SlurmSpec, trial: Path, call: Callable[..., slurm.Answer]) -> 
     layout = ["--nodes=1", "--ntasks=1", "--time=1", "--mpi=none", "--chdir=/", "--job-name=seatrial-folder"]
     try:
         trial.write_text("")
-        answer = call(["srun", f"--immediate={LOOK_S}", *layout, *options, *task], timeout_s=LOOK_S + LOOK_TIMEOUT_S)
+        within = {"within_job": True} if wanted.allocation == CURRENT else {}
+        answer = call(["srun", f"--immediate={LOOK_S}", *layout, *options, *task], timeout_s=LOOK_S + LOOK_TIMEOUT_S, **within)
     except OSError:
         return None
     finally:

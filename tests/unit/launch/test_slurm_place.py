@@ -16,7 +16,7 @@ from seatrial.launch.prepare import masked_spec
 from seatrial.launch.transports.select import choose_transports
 from seatrial.launch.transports.srun import container_options, srun_argv
 from seatrial.machine.secrets import MASK
-from seatrial.machine.slurm import Answer
+from seatrial.machine.slurm import Answer, call, environment
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.plan import ContainerSpec, LauncherSpec, PlaceSpec, RunSpec, SiteSpec, SlurmSpec, WorkloadSpec
 
@@ -132,3 +132,31 @@ def test_in_a_container_every_node_is_started_by_srun_with_its_mounts() -> None:
 def test_the_port_is_looked_for_by_job_unless_the_plan_names_one(place: dict[str, int], base: int | None) -> None:
     spec = replace(SPEC, place=replace(SPEC.place, **place))  # type: ignore[arg-type]
     assert nodes_of_job(spec, {"SLURM_JOB_ID": "4711"}, ["a", "b"]).place.port_base == base
+
+
+def test_variables_that_are_options_of_slurms_programs_do_not_reach_them() -> None:
+    shell = {
+        "PATH": "/bin",
+        "HF_HOME": "/hf",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SLURM_JWT": "token",
+        "SBATCH_PARTITION": "debug",
+        "SLURM_NNODES": "1",
+        "SQUEUE_FORMAT": "%i",
+        "SALLOC_QOS": "x",
+        "CUDA_VISIBLE_DEVICES": "3",
+    }
+    kept = {"PATH", "HF_HOME", "SLURM_CONF", "SLURM_JWT"}
+    assert environment(shell).keys() == kept | {"CUDA_VISIBLE_DEVICES"}
+    # GPUs of the job around it are not those of a job that is submitted.
+    inside = {**shell, "SLURM_JOB_ID": "7"}
+    assert environment(inside).keys() == kept
+    assert environment(inside, within_job=True).keys() == kept | {"CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_NNODES"}
+
+
+def test_a_call_that_nobody_waits_for_any_more_ends_at_once() -> None:
+    assert call(["cat"], "text") == Answer(returncode=0, stdout="text")
+    given_up = call(["sleep", "600"], give_up=lambda: True)
+    assert given_up.returncode is None and given_up.unreachable
+    assert call(["sleep", "600"], timeout_s=0.1).problem == "sleep did not answer within 0 s"
+    assert call(["/no/such/program"]).returncode is None
