@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from seatrial.core.paths import CampaignPaths
 from tests.slurm.campaigns import ONE_NODE, JobCampaign
 
 
 def test_a_run_is_a_job(campaign: JobCampaign) -> None:
+    """In a folder with every character that a shell, sbatch or a pattern of file names would take for its own."""
+    campaign.folder = campaign.folder / "a\\b $c [1-2]"
+    campaign.folder.mkdir()
+    campaign.out = CampaignPaths(campaign.folder / "out")
     text = campaign.run(ONE_NODE)
     assert "PASS" in text
     attempt = campaign.attempt()

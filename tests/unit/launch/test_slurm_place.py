@@ -56,6 +56,24 @@ def test_the_script_asks_for_what_the_plan_says(tmp_path: Path) -> None:
     assert subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["do$lar `x`", "back\\slash", "it's", "50%", "100%\\n", "[1-2] *"])
+def test_a_folder_of_any_name_stands_in_the_script_as_bash_and_sbatch_read_it(tmp_path: Path, name: str) -> None:
+    attempt = attempt_in(tmp_path / name / "mb8_r1" / "attempt-1")
+    attempt.job_order.write_text("{}")
+    text = script(JobOrder(spec=replace(SPEC, cwd=str(tmp_path / name))), attempt)
+    checked = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+    # In place of the program: what bash makes of its last argument.
+    shown = subprocess.run(["bash"], input=text.replace("exec ", "printf '%s\\n' "), capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == str(attempt.folder)
+    options = dict(line.removeprefix("#SBATCH --").partition("=")[::2] for line in text.splitlines() if line.startswith("#SBATCH"))
+    unescaped = {key: options[key].strip('"').replace("\\\\", "\\") for key in ("chdir", "comment", "output")}
+    assert (unescaped["chdir"], unescaped["comment"]) == (str(tmp_path / name), str(attempt.folder))
+    # sbatch takes backslashes of a file name away once more, and fills in percent signs only where there are none.
+    output = unescaped["output"]
+    assert (output.replace("\\\\", "\\") if "\\" in output else output.replace("%%", "%")) == str(attempt.job_log)
+
+
 def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="without quotes and line breaks"):
         script(JobOrder(spec=replace(SPEC, cwd='/data/"x"')), attempt_in(tmp_path / "r" / "attempt-1"))

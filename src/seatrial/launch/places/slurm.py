@@ -139,13 +139,13 @@ def script(order: Order, paths: JobPaths) -> str:
         *(f"#SBATCH {argument}" for argument in spec.place.slurm.sbatch_args),
         f"# {_title(order, paths)}. By hand: sbatch {shlex.quote(str(paths.job_script.absolute()))}",
         "set -euo pipefail",
-        f"if ! test -e {shlex.quote(folder + '/' + paths.job_order.name)}; then",
-        f'  echo "$(hostname) does not see {_in_double_quotes(folder)}: it must be on a file system that all nodes share" >&2',
+        f"if ! test -e {_shell_word(folder + '/' + paths.job_order.name)}; then",
+        f"  printf '%s does not see %s: it must be on a file system that all nodes share\\n' \"$(hostname)\" {_shell_word(folder)} >&2",
         f"  exit {NOT_SHARED}",
         "fi",
         *_activation(spec),
         # In place of the shell: a shell would pass no signal on before its child has ended.
-        f"exec {shlex.join([*program, folder])}",
+        f"exec {' '.join(_shell_word(argument) for argument in (*program, folder))}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -170,8 +170,7 @@ def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, s
     yield "ntasks-per-node", "1"
     yield from slurm.resource_options(wanted)
     yield "chdir", spec.cwd
-    # sbatch fills in what follows a percent sign.
-    yield "output", str(paths.job_log.absolute()).replace("%", "%%")
+    yield "output", _file_pattern(str(paths.job_log.absolute()))
     # A requeued job would otherwise begin the file anew.
     yield "open-mode", "append"
     yield "requeue", None
@@ -184,11 +183,21 @@ def _quoted(value: str) -> str:
     """As sbatch reads it."""
     if "\n" in value or '"' in value:
         raise LaunchError(f"{value!r} cannot stand in the script of a Slurm job: use a path without quotes and line breaks")
-    return value if _PLAIN.fullmatch(value) else f'"{value}"'
+    return value if _PLAIN.fullmatch(value) else '"' + value.replace("\\", "\\\\") + '"'
+
+
+def _file_pattern(path: str) -> str:
+    """As sbatch takes a file name: it fills in what follows a percent sign, except in a name with a backslash, which escapes."""
+    return path.replace("\\", "\\\\") if "\\" in path else path.replace("%", "%%")
 
 
 def _in_double_quotes(text: str) -> str:
     return re.sub(r'([\\"$`])', r"\\\1", text)
+
+
+def _shell_word(text: str) -> str:
+    """In double quotes where it needs any: a dollar sign in single ones looks like a mistake to shellcheck."""
+    return text if shlex.quote(text) == text else f'"{_in_double_quotes(text)}"'
 
 
 def nodes_of_job(spec: RunSpec, environ: Mapping[str, str] = os.environ, names: Sequence[str] | None = None) -> RunSpec:
