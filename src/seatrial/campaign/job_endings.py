@@ -82,14 +82,14 @@ def requeued(attempt: AttemptPaths, spec: RunSpec, job: str, restarts: int) -> R
     return with_cause(_as_seen(attempt, spec), cause, detail)
 
 
-def allocation_end(paths: AllocationPaths, job: str, status: slurm.JobStatus, cancelled: Cause | None) -> AllocationEnd:
-    """The end of a job for many runs whose program has recorded none."""
+def allocation_end(
+    paths: AllocationPaths, job: str, status: slurm.JobStatus, cancelled: Cause | None = None, why: str = ""
+) -> AllocationEnd:
+    """The end of a job for many runs whose program has recorded none; `why` it was cancelled."""
     now_t = time.time()
-    if cancelled is Cause.USER:
-        return AllocationEnd(ending=AllocationEnding.USER, detail=f"stopped by the user; Slurm job {job} was cancelled", ended_t=now_t)
-    if cancelled is Cause.JOB_QUEUE_DEADLINE:
-        detail = f"Slurm job {job} was still waiting at its deadline (place.queue_s), and was cancelled"
-        return AllocationEnd(ending=AllocationEnding.ENDED, detail=detail, ended_t=now_t)
+    if cancelled is not None:
+        ending = AllocationEnding.USER if cancelled is Cause.USER else AllocationEnding.ENDED
+        return AllocationEnd(ending=ending, detail=why, ended_t=now_t)
     cause, what = _STATES.get(status.state, (Cause.JOB_FAILED, f"ended as {status.state}"))
     ending = AllocationEnding.NODE_LOST if cause in RUN_AGAIN else AllocationEnding.ENDED
     if cause is Cause.JOB_TIME_LIMIT:
@@ -148,11 +148,12 @@ def _stop_job(paths: JobPaths, job: str, *, runs: bool) -> None:
     answer = slurm.cancel(job)
     if not answer.ok:
         raise CampaignError(f"Slurm job {job} could not be cancelled ({answer.problem}): try again, or `scancel {job}`")
+    why = f"stopped by the user; Slurm job {job} was cancelled"
     # Without an outcome the next `seatrial run` would take it for cancelled by somebody else, and leave the run once more.
     if isinstance(paths, AllocationPaths):
-        files.write_json(paths.job_end, to_json(allocation_end(paths, job, slurm.JobStatus(state="CANCELLED"), Cause.USER)))
+        files.write_json(paths.job_end, to_json(allocation_end(paths, job, slurm.JobStatus(state="CANCELLED"), Cause.USER, why)))
     elif isinstance(paths, AttemptPaths) and (spec := read_spec(paths)[0]) is not None:
-        close_attempt(paths, with_cause(_as_seen(paths, spec), Cause.USER, f"stopped by the user; Slurm job {job} was cancelled"))
+        close_attempt(paths, with_cause(_as_seen(paths, spec), Cause.USER, why))
 
 
 def _as_seen(attempt: AttemptPaths, spec: RunSpec) -> RunOutcome:

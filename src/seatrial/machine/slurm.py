@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 
@@ -107,6 +108,9 @@ def call(
                     return Answer(returncode=None, stderr=f"{argv[0]} did not answer within {timeout_s:.0f} s")
 
 
+Call = Callable[[Sequence[str]], Answer]
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
     """A job as Slurm sees it."""
@@ -117,6 +121,8 @@ class JobStatus:
     """Why it waits, or why it ended."""
     nodes: str = ""
     comment: str = ""
+    queued_t: float = 0.0
+    """When it was put into the queue, the last time; 0 where that is unknown."""
 
     @property
     def is_over(self) -> bool:
@@ -127,13 +133,21 @@ class JobStatus:
         return self.state in QUEUED
 
 
-def own_jobs() -> dict[str, JobStatus] | None:
+def own_jobs(ask: Call | None = None) -> dict[str, JobStatus] | None:
     """Every job of this user that Slurm still remembers, by id; None where it does not answer."""
-    answer = call(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%k"])
+    answer = (ask or call)(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%V|%k"])
     if not answer.ok:
         return None
-    rows = [line.strip().split("|", 4) for line in answer.stdout.splitlines() if line.count("|") >= 4]
-    return {row[0]: JobStatus(state=row[1], reason=row[2], nodes=row[3], comment=row[4]) for row in rows}
+    rows = [line.strip().split("|", 5) for line in answer.stdout.splitlines() if line.count("|") >= 5]
+    return {row[0]: JobStatus(state=row[1], reason=row[2], nodes=row[3], queued_t=_wall_clock(row[4]), comment=row[5]) for row in rows}
+
+
+def _wall_clock(text: str) -> float:
+    """`2026-11-18T09:47:13`, by this host's zone; 0 for `Unknown`."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def final_state(job: str) -> JobStatus:
@@ -154,9 +168,9 @@ def earlier_states(job: str) -> tuple[str, ...]:
     return tuple(line.split(" ")[0] for line in answer.stdout.splitlines() if line) if answer.ok else ()
 
 
-def cancel(job: str) -> Answer:
+def cancel(job: str, ask: Call | None = None) -> Answer:
     """A job that is over, or unknown, is none that has to be cancelled."""
-    answer = call(["scancel", job])
+    answer = (ask or call)(["scancel", job])
     return Answer(returncode=0) if _INVALID_JOB.search(answer.stderr) else answer
 
 
