@@ -126,6 +126,10 @@ def test_a_stop_without_a_harness_ends_the_jobs_that_the_folder_names(campaign: 
     shown = campaign.hosts.run("node2", ["seatrial", "watch", campaign.out.folder, "--once"], check=True).stdout
     assert "base_r1" in shown, shown
     running.kill()
+    shown = campaign.hosts.run("node2", ["seatrial", "watch", campaign.out.folder, "--once"], check=True).stdout
+    assert "base_r1: step " in shown and f"base_r2: not started yet · job {campaign.job('base_r2')}, which no harness follows" in shown, (
+        shown
+    )
     text = campaign.hosts.run("node2", ["seatrial", "stop", campaign.out.folder], check=True).stdout
     assert f"asked Slurm job {campaign.job('base_r1')} to stop" in text and f"cancelled Slurm job {campaign.job('base_r2')}" in text
     campaign.wait(lambda: campaign.attempt("base_r1").outcome.exists(), lambda: text)
