@@ -6,6 +6,7 @@ failure, it is asked again later. Nothing is looked up in a database that may be
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -19,6 +20,8 @@ from seatrial.records.plan import PlaceSpec, SlurmSpec
 # A controller that is away lets its clients wait for a multiple of MessageTimeout, by default 10 s.
 TIMEOUT_S = 30.0
 POLL_S = 0.1
+START_S = 30.0
+"""From a job's start to its first step, agents on all nodes included; also how often Slurm looks at time limits."""
 OPTION_PREFIXES = ("SBATCH_", "SLURM_", "SLURMD_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
 # Where the cluster is, and who the user is there.
 KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})
@@ -177,11 +180,37 @@ def cancel(job: str, ask: Call | None = None) -> Answer:
 def time_left_s(job: str) -> float | None:
     """Until the job's time limit; None where there is none, or it is not known."""
     answer = call(["squeue", "--noheader", f"--jobs={job}", "--format=%L"])
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", answer.stdout.strip()) if answer.ok else None
+    return duration_s(answer.stdout.strip()) if answer.ok else None
+
+
+def duration_s(text: str) -> float | None:
+    """Of `90` (minutes), `30:00`, `2:00:00`, `1-12` (days and hours) or `1-12:30:00`; None for `UNLIMITED`, and what is no time."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if found is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    days, *parts = (int(part) if part else None for part in found.groups())
+    given = [part for part in parts if part is not None]
+    # Without days the first of one or two is minutes, otherwise hours.
+    hours, minutes, seconds = [0, *given, 0][:3] if days is None and len(given) < 3 else [*given, 0, 0][:3]
+    return float((((days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def time_limit_s(text: str) -> float | None:
+    """Of a job with this limit: Slurm rounds it up to minutes, and takes 0 for none."""
+    limit_s = duration_s(text)
+    return math.ceil(limit_s / 60) * 60.0 if limit_s else None
+
+
+def short_time_problem(time_limit: str, warn_s: int) -> str:
+    """Why a job with this limit would be warned of its end before its first step; empty where it has time."""
+    limit_s = time_limit_s(time_limit)
+    if limit_s is None or limit_s - warn_s > START_S:
+        return ""
+    before_s = max(0.0, limit_s - warn_s)
+    return (
+        f"'{time_limit}' leaves {before_s:.0f} s before the warning (warn_s: {warn_s}), and a job needs {START_S:.0f} s to start; "
+        "raise it, or lower warn_s"
+    )
 
 
 def host_names(nodelist: str) -> tuple[str, ...]:
@@ -240,7 +269,18 @@ class Partition:
     gres: tuple[str, ...] = ()
     cpus: int = 0
     """Of its largest node."""
-    up: bool = True
+    state: str = "up"
+    """Or `down`, `drain`, `inactive`."""
+    max_time_s: float | None = None
+    """The longest job; None for no limit."""
+    default_time_s: float | None = None
+    """Of a job that names no limit; None for the longest."""
+    max_nodes: int | None = None
+    """Of a single job; None for no limit."""
+
+    @property
+    def up(self) -> bool:
+        return self.state == "up"
 
 
 def configuration_problem() -> str:
@@ -251,12 +291,14 @@ def configuration_problem() -> str:
 
 def partitions() -> tuple[Partition, ...] | None:
     """None where Slurm does not answer."""
-    answer = call(["sinfo", "--noheader", "--format=%P|%D|%G|%c|%a"])
+    answer = call(["sinfo", "--noheader", "--format=%P|%D|%G|%c|%a|%l|%L|%s"])
     if not answer.ok:
         return None
     found: dict[str, Partition] = {}
     for line in answer.stdout.splitlines():
-        name, nodes, gres, cpus, available = [*line.strip().split("|"), "", "", "", ""][:5]
+        name, nodes, gres, cpus, available, longest, default, sizes = [*line.strip().split("|"), *[""] * 7][:8]
+        # `1-infinite`, or one number.
+        most = sizes.rpartition("-")[2]
         key = name.rstrip("*")
         known = found.get(key, Partition(name=key, nodes=0))
         found[key] = Partition(
@@ -265,6 +307,9 @@ def partitions() -> tuple[Partition, ...] | None:
             default=name.endswith("*") or known.default,
             gres=tuple(dict.fromkeys([*known.gres, gres])),
             cpus=max(known.cpus, int(re.sub(r"\D.*", "", cpus) or 0)),
-            up=available == "up",
+            state=available,
+            max_time_s=duration_s(longest),
+            default_time_s=duration_s(default),
+            max_nodes=int(most) if most.isdecimal() else None,
         )
     return tuple(found.values())

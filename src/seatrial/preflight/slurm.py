@@ -18,7 +18,7 @@ import psutil
 from seatrial.core.errors import did_you_mean
 from seatrial.core.paths import TRIAL_PREFIX
 from seatrial.core.shell import find_on_path
-from seatrial.core.text import count
+from seatrial.core.text import count, format_duration
 from seatrial.machine import slurm
 from seatrial.preflight.definitions import Need, refusal, warning
 from seatrial.records.caution import Check
@@ -65,6 +65,12 @@ NODES = refusal(
     prevents="a job that stays in the queue for ever, or: Requested node configuration is not available",
     fix="lower place.nodes, place.cpus_per_task or place.gpus_per_node, or choose another partition",
 )
+TIME = refusal(
+    name="time limit of a job",
+    what="whether the partition allows it, and whether it leaves time before the warning (warn_s)",
+    prevents="a job that stays in the queue for ever (PartitionTimeLimit), or one that is halted before its first step",
+    fix="set place.time to less than the partition's MaxTime (`scontrol show partition`) and more than warn_s, or choose another partition",
+)
 ACCEPTED = refusal(
     name="sbatch's own check",
     what="what `sbatch --test-only` says to such a job: account, QOS, constraint, time limit",
@@ -89,7 +95,7 @@ CONTAINERS = refusal(
     prevents="srun: unrecognized option '--container-image'",
     fix="ask the administrators for pyxis and enroot, or leave the container out of site.yaml",
 )
-SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES, ACCEPTED, VISIBLE)
+SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES, TIME, ACCEPTED, VISIBLE)
 
 
 def check_slurm(need: Need) -> Iterator[Check]:
@@ -135,15 +141,38 @@ def _check_job(place: PlaceSpec, known: Sequence[slurm.Partition]) -> Iterator[C
     if unknown is not None:
         yield PARTITION.result(False, f"'{unknown}' is unknown; {did_you_mean(unknown, [one.name for one in known])}")
         return
-    yield PARTITION.result(any(one.up for one in found), ", ".join(f"{one.name} is {'up' if one.up else 'down'}" for one in found))
+    yield PARTITION.result(any(one.up for one in found), ", ".join(f"{one.name} is {one.state}" for one in found))
     problem = _too_much(place, wanted, found)
     yield NODES.result(not problem, problem or f"{count(place.nodes, 'node')} of {', '.join(one.name for one in found)}")
+    problem = _wrong_time(wanted, [one for one in found if one.up])
+    yield TIME.result(not problem, problem or wanted.time or "the partition's own")
+
+
+def _wrong_time(wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
+    """Of several partitions one that allows it is enough."""
+    limit_s, problems = slurm.time_limit_s(wanted.time), []
+    for one in found:
+        default_s = one.default_time_s or one.max_time_s
+        own_s = limit_s if wanted.time else default_s
+        if one.max_time_s is not None and (own_s is None or own_s > one.max_time_s):
+            longest = format_duration(one.max_time_s)
+            problems.append(f"a job asks for {format_duration(own_s) if own_s else 'no limit'}, and {one.name} allows {longest}")
+        elif not wanted.time and default_s and (problem := slurm.short_time_problem(f"0:{default_s:.0f}", wanted.warn_s)):
+            problems.append(f"the default of {one.name}, {format_duration(default_s)}: {problem}")
+        elif wanted.time and (problem := slurm.short_time_problem(wanted.time, wanted.warn_s)):
+            problems.append(problem)
+        else:
+            return ""
+    return problems[0] if problems else ""
 
 
 def _too_much(place: PlaceSpec, wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
     names, most = ", ".join(one.name for one in found), max(one.nodes for one in found)
     if place.nodes > most:
         return f"a job asks for {count(place.nodes, 'node')}, and {names} has {most}"
+    allowed = [one.max_nodes for one in found]
+    if all(one is not None and place.nodes > one for one in allowed):
+        return f"a job asks for {count(place.nodes, 'node')}, and {names} allows {max(filter(None, allowed))} a job"
     cpus = max(one.cpus for one in found)
     if wanted.cpus_per_task and wanted.cpus_per_task > cpus:
         return f"a job asks for {wanted.cpus_per_task} CPUs a node, and the largest of {names} has {cpus}"

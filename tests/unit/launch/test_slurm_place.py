@@ -16,7 +16,7 @@ from seatrial.launch.prepare import masked_spec
 from seatrial.launch.transports.select import choose_transports
 from seatrial.launch.transports.srun import container_options, srun_argv
 from seatrial.machine.secrets import MASK
-from seatrial.machine.slurm import Answer, call, environment
+from seatrial.machine.slurm import Answer, call, environment, time_limit_s
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.plan import ContainerSpec, LauncherSpec, PlaceSpec, RunSpec, SiteSpec, SlurmSpec, WorkloadSpec
 
@@ -178,3 +178,15 @@ def test_a_call_that_nobody_waits_for_any_more_ends_at_once() -> None:
     assert given_up.returncode is None and given_up.unreachable
     assert call(["sleep", "600"], timeout_s=0.1).problem == "sleep did not answer within 0 s"
     assert call(["/no/such/program"]).returncode is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *(("90", 5400), ("30:00", 1800), ("2:00:00", 7200), ("1-12", 129_600), ("1-12:30", 131_400), ("1-12:30:01", 131_460)),
+        # Slurm rounds up to minutes, and takes 0 for no limit.
+        *(("0:30", 60), ("0", None), ("UNLIMITED", None), ("infinite", None), ("", None), ("n/a", None)),
+    ],
+)
+def test_time_limits_as_slurm_reads_them(text: str, seconds: int | None) -> None:
+    assert time_limit_s(text) == seconds

@@ -160,6 +160,8 @@ MESSAGES = {
     "place: {kind: pernode, nodes: 2, hostfile: hosts}": "place.hostfile: belongs to `kind: hostfile`",
     f"place: {{{ON}, nodes: 2}}": "place.nodes: belongs to `kind: pernode`",
     "place: {allocation: campaign}": "place.allocation: belongs to `kind: slurm`",
+    "place: {kind: slurm, time: '2'}": "place.time: '2' leaves 0 s before the warning (warn_s: 120), and a job needs 30 s to start",
+    "place: {kind: slurm, time: '00:00:30', warn_s: 31}": "place.time: '00:00:30' leaves 29 s before the warning",
     "place: {kind: slurm, jobs: 2, exclusive: false}": "place.exclusive: with jobs: 2 Slurm may put two runs on one node",
     "place: {kind: slurm, sbatch_args: [--oversubscribe]}": "place.sbatch_args[0]: '--oversubscribe' is set by Seatrial: jobs of a",
     "place: {kind: slurm, allocation: job}": "place.allocation: unknown: 'job'; known: campaign, current, run",

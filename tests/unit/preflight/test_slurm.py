@@ -55,3 +55,37 @@ def test_a_node_answers_whether_it_sees_the_folder(answer: Answer, ok: bool, fou
     # What is known is not asked again.
     known = slurm.VISIBLE.result(True, "nfs4")
     assert slurm.look_from_a_node(need, [known], call) == [known] and len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "place", "problem"),
+    [
+        ("gpu*|2|gpu:8|64|up|infinite|n/a|1-infinite", {"time": "1-00:00:00"}, ""),
+        ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "10"}, ""),
+        ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "11"}, "a job asks for 11m 00s, and gpu allows 10m 00s"),
+        ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "UNLIMITED"}, "a job asks for no limit, and gpu allows 10m 00s"),
+        # One of two partitions is enough.
+        (
+            "gpu|2|gpu:8|64|up|10:00|n/a|1-infinite\nlong|2|gpu:8|64|up|1-0:00:00|n/a|1-infinite",
+            {"time": "11", "partition": "gpu,long"},
+            "",
+        ),
+        # Without a limit of its own it has the partition's.
+        ("gpu*|2|gpu:8|64|up|10:00|2:00|1-infinite", {}, "the default of gpu, 2m 00s: '0:120' leaves 0 s before the warning"),
+        ("gpu*|2|gpu:8|64|up|10:00|5:00|1-infinite", {}, ""),
+        # A site may have set it.
+        ("gpu*|2|gpu:8|64|up|infinite|n/a|1-infinite", {"time": "2"}, "'2' leaves 0 s before the warning"),
+        ("gpu*|2|gpu:8|64|up|infinite|n/a|1", {}, "a job asks for 2 nodes, and gpu allows 1 a job"),
+        ("gpu*|2|gpu:8|64|down|infinite|n/a|1-infinite", {}, "gpu is down"),
+        ("gpu*|2|gpu:8|64|drain|infinite|n/a|1-infinite", {}, "gpu is drain"),
+    ],
+)
+def test_what_a_partition_does_not_allow_is_refused(
+    sinfo: str, place: dict[str, str], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sbatch takes such a job, and it would wait for ever."""
+    monkeypatch.setattr(slurm.slurm, "call", lambda argv, *_, **__: Answer(returncode=0, stdout=sinfo if argv[0] == "sinfo" else ""))
+    monkeypatch.setattr(slurm, "find_on_path", lambda *_: "/usr/bin/it")
+    need = Need(output=Path.cwd(), jobs=(PlaceSpec(kind=SLURM, nodes=2, slurm=SlurmSpec(**place)),))  # type: ignore[arg-type]
+    failed = [check.found for check in slurm.check_slurm(need) if not check.ok and check.name != slurm.VISIBLE.name]
+    assert [problem in found for found in failed] == ([True] if problem else []), failed
