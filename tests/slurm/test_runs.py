@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial.core.paths import CampaignPaths
+from seatrial.records.outcome import Cause, Outcome
 from tests.slurm.campaigns import ONE_NODE, JobCampaign
 
 
@@ -129,7 +130,7 @@ name: lab
 interface: eth0
 env: {NCCL_IB_DISABLE: "1"}
 shared: SHARED
-activate: ["export FROM_THE_SITE=yes"]
+activate: ["FROM_THE_SITE=$(hostname)", "export FROM_THE_SITE"]
 slurm: {partition: gpu}
 """
 
@@ -139,12 +140,27 @@ def test_the_facts_of_a_site_reach_the_ranks_of_every_node(campaign: JobCampaign
     (campaign.folder / "train.py").write_text("import os\nprint(os.environ['NCCL_IB_DISABLE'], os.environ['FROM_THE_SITE'])\n")
     plan = {key: value for key, value in ONE_NODE.items() if key not in ("settings", "steps", "place")}
     campaign.run({**plan, "workload": {"script": "train.py"}, "place": {"nodes": 2}}, "--place", "slurm")
-    for log in (campaign.attempt().launcher_log, campaign.attempt().node("node2").launcher_log):
-        assert "1 yes" in log.read_text()
+    for name, log in (("node1", campaign.attempt().launcher_log), ("node2", campaign.attempt().node("node2").launcher_log)):
+        assert f"1 {name}" in log.read_text()
     shown = subprocess.run(["shellcheck", str(campaign.attempt().job_script)], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stdout
     text = campaign.run({**plan, "workload": {"script": "train.py"}}, "--place", "slurm", "--out", "/var/tmp/elsewhere", code=2)
     assert "/var/tmp/elsewhere is not below" in text
+
+
+@pytest.mark.parametrize("line", ["source /nowhere/bin/activate", 'test "$(hostname)" != node2'])
+def test_a_line_of_the_site_that_fails_is_the_cause(campaign: JobCampaign, line: str) -> None:
+    """On the first node before anything has begun; on another when its rank is to be started."""
+    (campaign.folder / "site.yaml").write_text(f"name: lab\nactivate: ['{line}']\nslurm: {{partition: gpu}}\n")
+    campaign.run({**ONE_NODE, "place": {**ONE_NODE["place"], "nodes": 2}}, code=None)
+    outcome = campaign.outcome()
+    named = f"item 1 of activate in {campaign.folder / 'site.yaml'} failed with exit code 1"
+    assert outcome.outcome is Outcome.FAILED and named in outcome.detail, outcome
+    if "nowhere" in line:
+        assert "/nowhere/bin/activate: No such file or directory" in outcome.detail and outcome.cause is Cause.JOB_FAILED
+        assert "/nowhere/bin/activate: No such file or directory" in campaign.attempt().job_log.read_text()
+    else:
+        assert (outcome.signature, outcome.host) == ("activate_failed", "node2")
 
 
 def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None:

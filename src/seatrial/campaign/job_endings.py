@@ -66,7 +66,8 @@ def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: slurm.JobS
         detail = f"Slurm job {job} used more memory than it was given"
         return replace(with_cause(seen, entry.cause, detail, Outcome.FAILED), action=entry.action, signature=entry.id, fault=entry.fault)
     tail = tuple(files.tail_lines(attempt.job_log, LOG_TAIL_LINES))
-    last = f": {tail[-1].strip()}" if tail else ""
+    # A shell prints its own message before ours.
+    last = f": {'; '.join(line.strip() for line in tail[-2:])}" if tail else ""
     begun = "before it had recorded an outcome" if started(attempt) else "before the run had begun"
     return replace(
         with_cause(seen, Cause.JOB_FAILED, f"Slurm job {job} ended as {status.state} {begun}{last}", Outcome.FAILED), log_tail=tail

@@ -30,6 +30,7 @@ from seatrial.core.private_files import NotPrivateError, is_world_writable, read
 from seatrial.core.text import count
 from seatrial.launch.agents import answers_argv, module_argv
 from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.launchers.commands import SOURCES_UNKNOWN, activation_lines
 from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm
 from seatrial.machine.network import is_this_host, local_addresses
@@ -138,28 +139,18 @@ def script(order: Order, paths: JobPaths) -> str:
         *(f"#SBATCH --{key}" if value is None else f"#SBATCH --{key}={_quoted(value)}" for key, value in _options(name, spec, paths)),
         *(f"#SBATCH {argument}" for argument in spec.place.slurm.sbatch_args),
         f"# {_title(order, paths)}. By hand: sbatch {shlex.quote(str(paths.job_script.absolute()))}",
+        *([SOURCES_UNKNOWN] if spec.site and spec.site.activate else []),
         "set -euo pipefail",
         f"if ! test -e {_shell_word(folder + '/' + paths.job_order.name)}; then",
         f"  printf '%s does not see %s: it must be on a file system that all nodes share\\n' \"$(hostname)\" {_shell_word(folder)} >&2",
         f"  exit {NOT_SHARED}",
         "fi",
-        *_activation(spec),
+        # For the program itself; the ranks of every node are started after the same lines.
+        *activation_lines(spec.site),
         # In place of the shell: a shell would pass no signal on before its child has ended.
         f"exec {' '.join(_shell_word(argument) for argument in (*program, folder))}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _activation(spec: RunSpec) -> Iterator[str]:
-    """The site's own lines. What they export reaches the other nodes too: srun passes the environment on."""
-    if spec.site is None or not spec.site.activate:
-        return
-    yield f"# From {spec.site.source}. Scripts that activate an environment often use variables that are not set."
-    yield "set +u"
-    for line in spec.site.activate:
-        yield "# shellcheck disable=SC1090,SC1091"
-        yield line
-    yield "set -u"
 
 
 def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, str | None]]:
