@@ -164,10 +164,13 @@ def test_a_line_of_the_site_that_fails_is_the_cause(campaign: JobCampaign, line:
 
 
 def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None:
-    place = {**ONE_NODE["place"], "nodes": 2, "gpus_per_node": 8, "interface": "eth0"}
+    """With the environment of jobs: HF_HOME is the site's, and RUNS_ROOT is set by its lines."""
+    place = {**ONE_NODE["place"], "nodes": 2, "gpus_per_node": 8, "cpus_per_task": 64, "interface": "eth0"}
     plan = campaign.write({**ONE_NODE, "place": place})
+    site = f"name: lab\nenv: {{HF_HOME: /dev/shm}}\nactivate: ['export RUNS_ROOT={campaign.folder}']\n"
+    (campaign.folder / "site.yaml").write_text(site)
     argv = ["seatrial", "doctor", plan, "--place", "slurm"]
-    variables = {"HF_HOME": "/dev/shm", "RUNS_ROOT": str(campaign.folder)}
+    variables = {"HF_HOME": "/tmp"}
     campaign.hosts.run("node2", ["mount", "-t", "tmpfs", "scratch", "/mnt"], check=True)
     try:
         done = campaign.hosts.run("head", argv, cwd=campaign.folder, env=variables, timeout=120.0)
@@ -185,3 +188,17 @@ def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None
     found = json.loads((campaign.folder / "discovered_environment.json").read_text())["nodes"]
     assert {"os", "cpu", "memory", "gpus", "driver", "nics", "mounts", "slurm", "python", "packages"} <= found["node1"].keys()
     assert not list(campaign.folder.glob(".seatrial-trial-*"))
+
+
+def test_doctor_with_a_plan_of_one_node_and_a_site_that_cannot_be_activated(campaign: JobCampaign) -> None:
+    """What nodes share is tried on two of them, whatever the plan has."""
+    argv = ["seatrial", "doctor", campaign.write(ONE_NODE), "--place", "slurm"]
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=120.0)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    for found in ("node1, node2 in", "seen by 2 nodes and here", "none asked for (place.gpus_per_node); by the driver node1 0, node2 0"):
+        assert found in text, text
+    (campaign.folder / "site.yaml").write_text("name: lab\nactivate: ['export A=1', 'source /nowhere/bin/activate']\n")
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=120.0)
+    text = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2 and "item 2 of activate in" in text and "/nowhere/bin/activate: No such file or directory" in text, text

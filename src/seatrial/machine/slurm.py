@@ -81,9 +81,11 @@ def call(
     timeout_s: float = TIMEOUT_S,
     *,
     within_job: bool = False,
+    variables: Mapping[str, str] | None = None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """Run one of Slurm's programs to its end, with `text` as its input; until the timeout, or until `give_up` says so."""
+    """Run one of Slurm's programs to its end, with `text` as its input and `variables` on top of the environment; until the timeout, or
+    until `give_up` says so."""
     try:
         # In a session of its own: Ctrl-C in the terminal is for the harness, which decides what becomes of the jobs.
         process = subprocess.Popen(
@@ -93,7 +95,7 @@ def call(
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env=environment(os.environ, within_job=within_job),
+            env={**environment(os.environ, within_job=within_job), **(variables or {})},
             start_new_session=True,
         )
     except OSError as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seatrial.cli.doctor import node_task
 from seatrial.machine.slurm import Answer
 from seatrial.preflight import slurm
 from seatrial.preflight.definitions import Need
-from seatrial.records.plan import SLURM, PlaceSpec, SlurmSpec
+from seatrial.records.plan import SLURM, ContainerSpec, PlaceSpec, SiteSpec, SlurmSpec
 
 NO_CONFIGURATION = "sinfo: error: fetch_config: DNS SRV lookup failed\nsinfo: fatal: Could not establish a configuration source"
 NO_CONTROLLER = "sinfo: error: Unable to contact slurm controller (connect failure)"
@@ -89,3 +93,18 @@ def test_what_a_partition_does_not_allow_is_refused(
     need = Need(output=Path.cwd(), jobs=(PlaceSpec(kind=SLURM, nodes=2, slurm=SlurmSpec(**place)),))  # type: ignore[arg-type]
     failed = [check.found for check in slurm.check_slurm(need) if not check.ok and check.name != slurm.VISIBLE.name]
     assert [problem in found for found in failed] == ([True] if problem else []), failed
+
+
+def test_the_doctors_tasks_are_started_as_ranks_are(tmp_path: Path) -> None:
+    """After the site's lines; in a container without them, as the job around it has had them. No line is in an argument."""
+    site = SiteSpec(name="lab", interface="eth0", env={"HF_HOME": "/hf"}, activate=("export HF_TOKEN=planted",))
+    place = PlaceSpec(kind=SLURM, python="/opt/python", slurm=SlurmSpec())
+    task = node_task(place, site, tmp_path)
+    assert (task.variables["HF_HOME"], task.variables["NCCL_SOCKET_IFNAME"]) == ("/hf", "eth0")
+    assert task.argv[:2] == ("bash", "-c") and task.argv[4] == "/opt/python" and not any("planted" in argument for argument in task.argv)
+    done = subprocess.run([*task.activation, "env"], env={**os.environ, **task.variables}, capture_output=True, text=True, check=True)
+    assert "HF_TOKEN=planted\n" in done.stdout
+    image = ContainerSpec(image="lab/torch:1", mounts=(), workdir="", python="/usr/bin/python3")
+    inside = node_task(replace(place, slurm=SlurmSpec(container=image)), site, tmp_path)
+    assert inside.argv[0] == "/usr/bin/python3" and "--container-image=lab/torch:1" in inside.srun_options and inside.activation
+    assert node_task(place, None, tmp_path).variables == {}
