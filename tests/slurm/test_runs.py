@@ -62,12 +62,17 @@ def test_without_slurm_or_a_shared_folder_nothing_is_submitted(campaign: JobCamp
 
 def test_a_folder_that_no_node_sees_is_refused_before_any_job(campaign: JobCampaign) -> None:
     """Its file system is an ordinary one: only a node can tell."""
+    script = {key: value for key, value in ONE_NODE.items() if key not in ("settings", "steps")}
+    (campaign.folder / "train.py").write_text("")
     campaign.hosts.run("head", ["mount", "--bind", campaign.folder, "/mnt"], check=True)
     try:
         text = campaign.run(ONE_NODE, "--out", "/mnt/out", code=2)
+        hidden = campaign.run({**script, "workload": {"script": "/mnt/train.py"}}, code=2)
+        missing = campaign.run({**script, "workload": {"script": "nowhere.py"}}, code=2)
     finally:
         campaign.hosts.run("head", ["umount", "/mnt"], check=True)
     assert "does not see /mnt/out (" in text and "it is this host's own" in text
+    assert "does not have the script /mnt/train.py" in hidden and "script nowhere.py: no such file in" in missing
     assert not list((campaign.folder / "out").glob("*/attempt-*"))
 
 

@@ -1,16 +1,19 @@
 """What jobs of place `slurm` need before the first is submitted: Slurm's programs, the partition and its nodes, a folder that nodes see.
 
 In: a `Need` with its `jobs`. Out: checks, each made from the login node; nothing is submitted. What only Slurm itself can judge (account,
-QOS, constraint, time limit) is asked by `sbatch --test-only`. Only where a new campaign's folder is on a file system that may or may not be
-shared does `look_from_a_node` start a task of a second on a node that is free, to see whether the folder is there.
+QOS, constraint, time limit) is asked by `sbatch --test-only`. Only where a new campaign's folder, or what its plan names, is on a file
+system that may or may not be shared does `look_from_a_node` start a task of a second on a node that is free, to see whether it is there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -21,11 +24,13 @@ from seatrial.core.shell import find_on_path
 from seatrial.core.text import count, format_duration
 from seatrial.machine import slurm
 from seatrial.preflight.definitions import Need, refusal, warning
+from seatrial.preflight.software import script_of
+from seatrial.preflight.storage import DATA_SETTING, named_paths
 from seatrial.records.caution import Check
 from seatrial.records.plan import CURRENT, PlaceSpec, SlurmSpec
 
 PROGRAMS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
-NOT_THERE = 66
+MOST_FILES = 100
 # A node that is free takes the task at once; a queue is not waited for.
 LOOK_S = 5
 LOOK_TIMEOUT_S = 15.0
@@ -83,6 +88,12 @@ VISIBLE = refusal(
     prevents="jobs that end at once, since their node has no such folder",
     fix="choose a folder on the cluster's shared file system with --out",
 )
+NEEDED = refusal(
+    name="files on all nodes",
+    what="whether a node has the plan's folder, its script, the interpreter, and data that its settings name",
+    prevents="jobs that wait in the queue and then fail: No such file or directory",
+    fix="put them on the cluster's shared file system, or name them as the nodes see them (place.python for the interpreter)",
+)
 WITHIN = refusal(
     name="the job around it",
     what="with `allocation: current`, whether seatrial was started in a Slurm job with as many nodes as the plan has",
@@ -95,7 +106,7 @@ CONTAINERS = refusal(
     prevents="srun: unrecognized option '--container-image'",
     fix="ask the administrators for pyxis and enroot, or leave the container out of site.yaml",
 )
-SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES, TIME, ACCEPTED, VISIBLE)
+SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES, TIME, ACCEPTED, VISIBLE, NEEDED)
 
 
 def check_slurm(need: Need) -> Iterator[Check]:
@@ -212,26 +223,66 @@ def _visible(folder: Path, shared: str) -> Check:
 
 
 def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
-    """`checks`, with the answer of a node where it was unknown whether nodes have the output folder. With no node free it stays unknown."""
-    unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok and not check.refuses), None)
-    if unknown is None or not need.jobs or any(check.refuses and not check.ok for check in checks):
+    """`checks`, with the answer of a node where it was unknown whether nodes have the output folder, and whether they have what the plan
+    names. With no node free it stays unknown."""
+    if not need.jobs or any(check.refuses and not check.ok for check in checks):
+        return list(checks)
+    folder_unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok), None)
+    needed = {path: name for path, name in _needed_files(need).items() if not (path.exists() and _is_shared(path, need.shared))}
+    if folder_unknown is None and not needed:
         return list(checks)
     output = need.output.absolute()
     folder = next(path for path in (output, *output.parents) if path.is_dir())
-    seen = _look(need.jobs[0].slurm or SlurmSpec(), folder / f"{TRIAL_PREFIX}{secrets.token_hex(4)}", call)
+    trial = folder / f"{TRIAL_PREFIX}{secrets.token_hex(4)}"
+    seen = _look(need.jobs[0].slurm or SlurmSpec(), trial, list(needed), call)
     if seen is None:
-        return list(checks)
-    host, is_there = seen
+        names = ", ".join(dict.fromkeys(needed.values()))
+        return [
+            *checks,
+            *([NEEDED.result(False, f"unknown whether the nodes have {names}: none was free", refuses=False)] if needed else []),
+        ]
+    host, missing = seen
     kind = _file_system(folder)[0] or "unknown"
+    is_there = trial not in missing
     text = f"{folder} ({kind}) is seen by {host}" if is_there else f"{host} does not see {folder} ({kind}): it is this host's own"
-    return [VISIBLE.result(is_there, text) if check is unknown else check for check in checks]
+    found = [VISIBLE.result(is_there, text) if check is folder_unknown else check for check in checks]
+    lacking = [f"{needed[path]} {path}" for path in needed if path in missing]
+    if needed:
+        found.append(NEEDED.result(not lacking, f"{host} does not have {', '.join(lacking)}" if lacking else f"{host} has them"))
+    return found
 
 
-def _look(wanted: SlurmSpec, trial: Path, call: Callable[..., slurm.Answer]) -> tuple[str, bool] | None:
-    """A node, and whether it sees a file that was written a moment before; None where no node was free, or srun cannot be used here."""
+def _needed_files(need: Need) -> dict[Path, str]:
+    """What every node must have, and is here: path → what it is. Within an image paths are others."""
+    found: dict[Path, str] = {}
+    for spec in need.whole_runs:
+        if spec.place.slurm is None or spec.place.slurm.container is not None:
+            continue
+        cwd, python = Path(spec.cwd).absolute(), Path(spec.place.python or sys.executable)
+        found[cwd] = "the folder"
+        if script := script_of(spec):
+            found[cwd / script] = "the script"
+        if python.is_absolute():
+            found[python] = "the interpreter"
+    for definition, key, value, cwd_of in named_paths(replace(need, runs=need.whole_runs)):
+        path = (Path(cwd_of) / Path(value).expanduser()).absolute()
+        # What a script's argument names may be created by it.
+        if need.jobs[0].slurm and need.jobs[0].slurm.container is None and definition is DATA_SETTING and path.exists():
+            found[path] = f"settings.{key},"
+    return dict(itertools.islice(found.items(), MOST_FILES))
+
+
+def _is_shared(path: Path, shared: str) -> bool:
+    return _file_system(path)[0] in SHARED or (bool(shared) and path.resolve().is_relative_to(Path(shared).resolve()))
+
+
+def _look(wanted: SlurmSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> tuple[str, set[Path]] | None:
+    """A node, and which of a file that was written a moment before and the `others` it does not see; None where no node was free, or srun
+    cannot be used here."""
     kept = ("partition", "account", "qos", "constraint", "nodelist")
     options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if name in kept]
-    task = ["sh", "-c", f'hostname; test -e "$1" || exit {NOT_THERE}', "sh", str(trial)]
+    paths = [trial, *others]
+    task = ["sh", "-c", 'hostname; n=0; for path; do test -e "$path" || echo "$n"; n=$((n + 1)); done', "sh", *map(str, paths)]
     layout = ["--nodes=1", "--ntasks=1", "--time=1", "--mpi=none", "--chdir=/", "--job-name=seatrial-folder"]
     try:
         trial.write_text("")
@@ -242,8 +293,10 @@ def _look(wanted: SlurmSpec, trial: Path, call: Callable[..., slurm.Answer]) -> 
     finally:
         with contextlib.suppress(OSError):
             trial.unlink(missing_ok=True)
-    host = answer.stdout.strip()
-    return (host, answer.ok) if host and answer.returncode in (0, NOT_THERE) else None
+    if not answer.ok or not answer.stdout.split():
+        return None
+    host, *numbers = answer.stdout.split()
+    return host, {paths[int(number)] for number in numbers}
 
 
 def _file_system(folder: Path) -> tuple[str, str]:
