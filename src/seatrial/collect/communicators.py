@@ -20,9 +20,9 @@ from seatrial.collect.launcher_log import host_logs
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count
-from seatrial.machine.network import is_loopback
+from seatrial.machine.network import GLOO_VARIABLE, NCCL_VARIABLE, interface_variables, is_loopback, match_nccl_interfaces
 from seatrial.records.attempt import Attempt
-from seatrial.records.caution import SMALLER_WORLD, WORLD_UNKNOWN, Caution
+from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, WORLD_UNKNOWN, Caution
 from seatrial.records.events import PROCESS_GROUP
 from seatrial.records.launch import Communicator, ObservedRanks
 
@@ -35,6 +35,11 @@ _COMMUNICATOR = re.compile(rb"NCCL INFO [^\n]*\bcomm 0x[0-9a-f]+ rank (\d{1,7}) 
 _CHANNEL = re.compile(
     rb"NCCL INFO Channel \d+(?:/\d+)? : (\d{1,7})\[[^\]\n]*\] -> (\d{1,7})\[[^\]\n]*\] (\[receive\] )?[^\n]*?via (NET/\w+|P2P|SHM)"
 )
+# `NCCL INFO Using network Socket`, or IB, or a plugin's name.
+_NETWORK = re.compile(rb"NCCL INFO Using network ([^\r\n]{1,40})")
+# `NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>`, `NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>`
+_SOCKETS = re.compile(rb"NCCL INFO (?:Bootstrap|NET/Socket) ?: Using ([^\r\n]{1,400})")
+_SOCKET = re.compile(rb"(?:\[\d+\])?([A-Za-z0-9_.-]{1,15}):[^\s<]+<\d+>")
 BACKEND_OPTION = re.compile(r"--(?:ddp[_-]|dist[_-]|distributed[_-])?backend(?:=|$)(.*)")
 BACKEND_SETTINGS = ("backend", "ddp_backend", "dist_backend", "distributed_backend")
 
@@ -47,6 +52,10 @@ class NcclLines:
     """Rank → the largest communicator that it was in."""
     transports: dict[int, set[str]] = field(default_factory=dict)
     """Rank → how it is connected to others."""
+    networks: set[str] = field(default_factory=set)
+    """Between hosts: `Socket`, `IB`, or a plugin's name."""
+    interfaces: set[str] = field(default_factory=set)
+    """Of its sockets."""
 
     def add(self, text: bytes) -> None:
         for match in _COMMUNICATOR.finditer(text):
@@ -55,23 +64,33 @@ class NcclLines:
         for match in _CHANNEL.finditer(text):
             # The receiver of a network connection logs it too.
             self.transports.setdefault(int(match[2] if match[3] else match[1]), set()).add(match[4].decode())
+        self.networks |= {match[1].decode(errors="replace").strip() for match in _NETWORK.finditer(text)}
+        self.interfaces |= {name.decode() for match in _SOCKETS.finditer(text) for name in _SOCKET.findall(match[1])}
 
     def transport(self, rank: int) -> str:
         return ", ".join(sorted(self.transports.get(rank, ())))
 
 
-def read_communicators(attempt: Attempt) -> tuple[Communicator, ...]:
+@dataclass(frozen=True, kw_only=True)
+class ProcessGroups:
+    """What is known of the groups that the ranks of an attempt trained in."""
+
+    communicators: tuple[Communicator, ...] = ()
     """By rank; of a rank that had several groups the last."""
+    nccl: NcclLines = field(default_factory=NcclLines)
+
+
+def read_process_groups(attempt: Attempt) -> ProcessGroups:
     paths = AttemptPaths(Path(attempt.folder))
     reported = {one.rank: one for path in paths.all_events() for one in _reported(path, attempt)}
     has_nccl = any("nccl" in one.backend for one in reported.values())
     if not (has_nccl or _asks_nccl_for_lines(attempt) or (not reported and attempt.spec.place.ranks > 1)):
-        return tuple(reported[rank] for rank in sorted(reported))
+        return ProcessGroups(communicators=tuple(reported[rank] for rank in sorted(reported)))
     lines = read_nccl_lines(log.path for log in host_logs(paths))
     if not reported:
         found = (Communicator(rank=rank, backend="nccl", size=size, transport=lines.transport(rank)) for rank, size in lines.sizes.items())
-        return tuple(sorted(found, key=lambda one: one.rank))
-    return tuple(_with_transport(reported[rank], lines) for rank in sorted(reported))
+        return ProcessGroups(communicators=tuple(sorted(found, key=lambda one: one.rank)), nccl=lines)
+    return ProcessGroups(communicators=tuple(_with_transport(reported[rank], lines) for rank in sorted(reported)), nccl=lines)
 
 
 def _reported(path: Path, attempt: Attempt) -> Iterator[Communicator]:
@@ -116,10 +135,12 @@ def are_connected(attempt: AttemptPaths, ranks: int) -> bool:
     return len(joined[0]) == ranks
 
 
-def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator], ranks: int) -> Iterator[Caution]:
-    """A backend other than the one that the plan or the command names, communicators smaller than planned, and `ranks` of which nothing
-    shows that they trained together."""
-    planned, asked = attempt.spec.place.ranks, requested_backend(attempt)
+def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -> Iterator[Caution]:
+    """A backend or a network other than the one that the plan, the site or the command names, communicators smaller than planned, and
+    `ranks` of which nothing shows that they trained together."""
+    planned, asked, communicators = attempt.spec.place.ranks, requested_backend(attempt), groups.communicators
+    if difference := network_difference(attempt, groups):
+        yield Caution(kind=OTHER_NETWORK, text=f"{difference}: its collectives are not those that were to be measured.")
     backends = sorted({one.backend for one in communicators})
     if asked and backends and not any(asked in backend for backend in backends):
         yield Caution(
@@ -146,6 +167,26 @@ def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator
             text=f"Nothing shows that the {ranks} ranks trained together: no rank reported its process group, and no TCP connections that "
             "join them all were seen. Import the probe, or set NCCL_DEBUG=INFO.",
         )
+
+
+def network_difference(attempt: Attempt, groups: ProcessGroups) -> str:
+    """What the plan or the site says of the network, and what ranks report instead; empty where they agree, and where nothing is known."""
+    spec, used, sockets = attempt.spec, groups.nccl.networks, sorted(groups.nccl.interfaces)
+    asked = {**(spec.site.env if spec.site else {}), **spec.env}
+    has_ib = any(network.upper().startswith("IB") for network in used)
+    networks = " and ".join(sorted(used))
+    if used and (net := asked.get("NCCL_NET")) and not any(network.casefold() == net.casefold() for network in used):
+        return f"NCCL_NET={net} was set, and NCCL used {networks}"
+    if used and asked.get("NCCL_IB_DISABLE") in ("0", "1") and has_ib == (asked["NCCL_IB_DISABLE"] == "1"):
+        return f"NCCL_IB_DISABLE={asked['NCCL_IB_DISABLE']} was set, and NCCL used {networks}"
+    pattern = asked.get(NCCL_VARIABLE) or spec.place.interface or (spec.site.interface if spec.site else "")
+    if pattern and (others := [name for name in sockets if name not in match_nccl_interfaces(pattern, sockets)]):
+        return f"Interface {pattern} was named, and NCCL used {', '.join(others)}"
+    named = asked.get(GLOO_VARIABLE) or interface_variables(pattern).get(GLOO_VARIABLE)
+    gloo = sorted({one.interface for one in groups.communicators if "gloo" in one.backend and one.interface})
+    if named and gloo and gloo != [named]:
+        return f"Interface {named} was named, and gloo was given {', '.join(gloo)}"
+    return ""
 
 
 def effective_backend(attempt: Attempt, communicators: Sequence[Communicator]) -> Effective:
