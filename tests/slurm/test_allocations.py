@@ -111,9 +111,13 @@ def test_a_node_that_goes_down(campaign: JobCampaign) -> None:
     campaign.hosts.poweroff("node2")
     campaign.wait(lambda: "node2" in campaign.slurm.run("sinfo", "-R"), lambda: running.output)
     campaign.slurm.boot("node2")
-    ended(campaign, running, code=None, timeout_s=200.0)
-    # By who noticed first, the run failed with its host, or the job was requeued.
-    assert campaign.outcome("base_r2", len(campaign.out.run("base_r2").attempts())).outcome is Outcome.OK
+    text = ended(campaign, running, code=None, timeout_s=200.0)
+    last = {run: campaign.outcome(run, len(campaign.out.run(run).attempts())) for run in ("base_r1", "base_r2")}
+    assert last["base_r2"].outcome is Outcome.OK
+    # By who noticed first, the job was requeued, or the run failed with its host, which is the platform's fault and leaves the verdict open.
+    requeued = last["base_r1"].outcome is Outcome.OK
+    assert requeued or last["base_r1"].cause is Cause.HOST_LOST, text
+    assert running.wait(1.0) == (0 if requeued else 3), text
 
 
 def test_in_an_allocation_of_the_users_own(campaign: JobCampaign) -> None:

@@ -39,8 +39,11 @@ def test_a_stop_halts_the_ranks_and_ends_the_job(campaign: JobCampaign, how: str
     assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.USER)
 
 
-def test_a_second_harness_on_the_same_folder_is_refused(campaign: JobCampaign) -> None:
+def test_a_second_harness_or_job_on_the_same_folder_is_refused(campaign: JobCampaign) -> None:
     running = started(campaign, LONG)
+    script = str(campaign.attempt().job_script)
+    by_hand = campaign.hosts.run("head", ["sbatch", "--wait", "--parsable", script], timeout=60.0)
+    assert by_hand.returncode != 0 and f"job {campaign.job()} runs {campaign.attempt().folder}" in campaign.attempt().job_log.read_text()
     assert "is in use by" in campaign.run(LONG, code=None)
     assert len(campaign.slurm.jobs()) == 1 and not campaign.attempt(number=2).folder.exists()
     running.signal(signal.SIGINT)

@@ -23,7 +23,7 @@ from seatrial.campaign.jobs import MAX_AGAIN, Flight, JobLoop
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
-from seatrial.core.errors import CampaignError, RefusedError
+from seatrial.core.errors import CampaignError, RefusedError, SeatrialError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
@@ -423,3 +423,22 @@ def test_a_program_that_slurm_lost_sight_of_ends_and_leaves_the_later_outcome(
     found = [from_json(RunOutcome, files.read_json(one.outcome)) for one in attempts]
     assert [(one.outcome, one.cause) for one in found] == [(Outcome.INTERRUPTED, Cause.JOB_REQUEUED), (Outcome.OK, Cause.NONE)]
     assert [from_json(StartedJob, files.read_json(one.job_start)).restarts for one in attempts] == [0, 1]
+
+
+def test_a_script_submitted_by_hand_while_its_job_lives_is_refused(ordered: AttemptPaths, fake: FakeSlurm) -> None:
+    by_hand = {**ENVIRON, "SLURM_JOB_ID": "13"}
+    for state, said in (("PENDING", "job 12 waits for "), ("RUNNING", "job 12 runs ")):
+        fake.states, fake.comments = {"12": state}, {"12": ""}
+        with pytest.raises(SeatrialError, match=said):
+            run_attempt(ordered, by_hand)
+    fake.away.add("squeue")
+    with pytest.raises(SeatrialError, match="job 12 may still run"):
+        run_attempt(ordered, by_hand)
+    assert not ordered.job_start.exists() and not ordered.outcome.exists()
+
+
+def test_a_script_submitted_by_hand_after_its_job_is_run(ordered: AttemptPaths, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
+    monkeypatch.setattr(job_program, "run_to_outcome", lambda *_, **__: OK)
+    fake.states, fake.comments = {"12": "CANCELLED"}, {"12": ""}
+    assert run_attempt(ordered, {**ENVIRON, "SLURM_JOB_ID": "13"}).outcome is Outcome.OK
