@@ -114,7 +114,7 @@ def test_a_node_that_goes_down(campaign: JobCampaign) -> None:
     text = ended(campaign, running, code=None, timeout_s=200.0)
     last = {run: campaign.outcome(run, len(campaign.out.run(run).attempts())) for run in ("base_r1", "base_r2")}
     assert last["base_r2"].outcome is Outcome.OK
-    # By who noticed first, the job was requeued, or the run failed with its host, which is the platform's fault and leaves the verdict open.
+    # By who noticed first, the job was requeued, or the run failed with its host: the platform's fault, which leaves the verdict open.
     requeued = last["base_r1"].outcome is Outcome.OK
     assert requeued or last["base_r1"].cause is Cause.HOST_LOST, text
     assert running.wait(1.0) == (0 if requeued else 3), text
