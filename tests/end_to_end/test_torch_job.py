@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 
@@ -77,3 +78,16 @@ def test_ranks_that_form_a_world_each_are_a_failure_at_their_first_step(harness:
     assert "the process group (gloo) has 1 of 2 planned ranks: 2 processes formed a world each" in text
     full = harness.run("report", str(harness.out.folder), "--full", code=None)
     assert "Process group: gloo, 1 of 2 planned ranks, by TCP" in full
+
+
+@pytest.mark.parametrize("args", ["[]", "[alone]"])
+def test_whether_ranks_without_the_probe_trained_together(harness: Harness, args: str) -> None:
+    """In one group they are connected, which the agent sees; otherwise nothing shows it, and that is said with the verdict."""
+    plan = JOB.replace("ddp_job.py", "without_probe.py").replace('["--steps", "{steps}", "--crash-at", "5"]', args)
+    text = harness.run("run", str(harness.plan(plan.replace("steps: 30\n", ""))))
+    said = "Nothing shows that the 2 ranks trained together"
+    assert (said in " ".join(text.split())) == (args == "[alone]"), text
+    statements = {one["kind"]: one for one in json.loads(harness.out.verdict.read_text())["statements"]}
+    assert ("process_group" in statements) == (args == "[alone]")
+    if args == "[alone]":
+        assert statements["process_group"]["verdict"] == "INCONCLUSIVE" and said in statements["process_group"]["text"]

@@ -52,7 +52,7 @@ def test_a_harness_that_is_killed_and_another_that_picks_up(campaign: JobCampaig
     # The job goes on with the next run by itself.
     campaign.wait(lambda: campaign.attempt("base_r2").job_start.exists(), lambda: "")
     shown = campaign.hosts.run("node2", ["seatrial", "watch", campaign.out.folder, "--once"], check=True).stdout
-    assert "base_r2" in shown, shown
+    assert f"job {held_job(campaign)}, which no harness follows" in shown, shown
     campaign.run(TWO_RUNS)
     assert causes(campaign, "base_r1") == causes(campaign, "base_r2") == [] and len(campaign.out.allocation_jobs()) == 1
 
@@ -111,9 +111,13 @@ def test_a_node_that_goes_down(campaign: JobCampaign) -> None:
     campaign.hosts.poweroff("node2")
     campaign.wait(lambda: "node2" in campaign.slurm.run("sinfo", "-R"), lambda: running.output)
     campaign.slurm.boot("node2")
-    ended(campaign, running, code=None, timeout_s=200.0)
-    # By who noticed first, the run failed with its host, or the job was requeued.
-    assert campaign.outcome("base_r2", len(campaign.out.run("base_r2").attempts())).outcome is Outcome.OK
+    text = ended(campaign, running, code=None, timeout_s=200.0)
+    last = {run: campaign.outcome(run, len(campaign.out.run(run).attempts())) for run in ("base_r1", "base_r2")}
+    assert last["base_r2"].outcome is Outcome.OK
+    # By who noticed first, the job was requeued, or the run failed with its host: the platform's fault, which leaves the verdict open.
+    requeued = last["base_r1"].outcome is Outcome.OK
+    assert requeued or last["base_r1"].cause is Cause.HOST_LOST, text
+    assert running.wait(1.0) == (0 if requeued else 3), text
 
 
 def test_in_an_allocation_of_the_users_own(campaign: JobCampaign) -> None:
@@ -124,3 +128,20 @@ def test_in_an_allocation_of_the_users_own(campaign: JobCampaign) -> None:
     done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=120.0)
     assert done.returncode == 0 and "PASS" in done.stdout, done.stdout + done.stderr
     assert [node.name for node in campaign.nodes("base_r2").nodes] == ["node1", "node2"] and campaign.nodes("base_r2").via == "srun"
+
+
+def test_variables_of_the_shell_and_of_a_job_around_it_reach_no_submitted_job(campaign: JobCampaign) -> None:
+    """What is typed in an allocation of one node submits jobs of two as the plan says, and not as the shell's variables do."""
+    variables = {"SBATCH_PARTITION": "urgent", "SBATCH_TIMELIMIT": "1", "SQUEUE_FORMAT": "%i"}
+    plan = campaign.write(ONE_NODE)
+    done = campaign.hosts.run(
+        "head",
+        ["salloc", "--nodes=1", "--exclusive", "--time=5", "seatrial", "run", plan],
+        cwd=campaign.folder,
+        env=variables,
+        timeout=120.0,
+    )
+    assert done.returncode == 0 and "PASS" in done.stdout, done.stdout + done.stderr
+    shown = campaign.start_record(campaign.attempt()).variables
+    assert (shown["SLURM_JOB_PARTITION"], shown["SLURM_JOB_ID"]) == ("gpu", campaign.job())
+    assert not [name for name in shown if name.startswith("SBATCH_")]

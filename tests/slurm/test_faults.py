@@ -42,7 +42,7 @@ def test_a_training_that_is_warned_of_its_time_limit_goes_on_in_the_next_job(cam
 
 
 def test_a_job_that_slurm_warns_by_itself_and_that_cannot_go_on(campaign: JobCampaign) -> None:
-    text = campaign.run({**LONG, "place": {**LONG["place"], "time": "1", "warn_s": 30}}, code=3)
+    text = campaign.run({**LONG, "place": {**LONG["place"], "time": "1", "warn_s": 20}}, code=3)
     outcome = campaign.outcome()
     assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.JOB_TIME_LIMIT)
     assert "1 of 1 runs left" in text and not campaign.attempt(number=2).folder.exists()

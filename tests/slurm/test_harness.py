@@ -18,6 +18,9 @@ def test_a_harness_that_goes_away_and_another_that_picks_up(campaign: JobCampaig
     running.signal(number)
     campaign.wait(lambda: not running.running, lambda: running.output)
     assert campaign.slurm.state(job) == "RUNNING"
+    if number == signal.SIGKILL:
+        text = campaign.run({**SOME_SECONDS, "steps": 301}, code=None)
+        assert f"Slurm job {job} is running for base_r1 as it was (attempt 1)" in " ".join(text.split()), text
     campaign.run(SOME_SECONDS)
     assert campaign.outcome().outcome is Outcome.OK and campaign.job() == job
     assert not campaign.attempt(number=2).folder.exists()
@@ -36,8 +39,11 @@ def test_a_stop_halts_the_ranks_and_ends_the_job(campaign: JobCampaign, how: str
     assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.USER)
 
 
-def test_a_second_harness_on_the_same_folder_is_refused(campaign: JobCampaign) -> None:
+def test_a_second_harness_or_job_on_the_same_folder_is_refused(campaign: JobCampaign) -> None:
     running = started(campaign, LONG)
+    script = str(campaign.attempt().job_script)
+    by_hand = campaign.hosts.run("head", ["sbatch", "--wait", "--parsable", script], timeout=60.0)
+    assert by_hand.returncode != 0 and f"job {campaign.job()} runs {campaign.attempt().folder}" in campaign.attempt().job_log.read_text()
     assert "is in use by" in campaign.run(LONG, code=None)
     assert len(campaign.slurm.jobs()) == 1 and not campaign.attempt(number=2).folder.exists()
     running.signal(signal.SIGINT)
@@ -52,6 +58,49 @@ def test_a_controller_that_is_away_for_a_while(campaign: JobCampaign) -> None:
     campaign.slurm.start_controller()
     ended(campaign, running, code=0, timeout_s=120.0)
     assert campaign.outcome().outcome is Outcome.OK and not campaign.attempt(number=2).folder.exists()
+
+
+def test_ctrl_c_while_the_controller_is_away(campaign: JobCampaign) -> None:
+    """The first asks the job by a file of its own, the second ends the harness, which names it; the next harness picks it up."""
+    other = campaign.slurm.run("sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600").strip()
+    running = campaign.start(ONE_NODE)
+    campaign.wait(lambda: bool(campaign.out.runs()) and campaign.attempt().job.exists(), lambda: running.output)
+    job = campaign.job()
+    campaign.slurm.stop_controller()
+    running.signal(signal.SIGINT)
+    campaign.wait(campaign.attempt().job_stop.exists, lambda: running.output)
+    assert running.running
+    running.signal(signal.SIGINT)
+    text = ended(campaign, running, code=130, timeout_s=30.0)
+    assert f"Slurm does not answer, and job {job} may go on: `scancel {job}` ends it" in " ".join(text.split()), text
+    campaign.slurm.start_controller()
+    # Before its nodes have reported, it knows none that a job could have.
+    campaign.wait(lambda: campaign.slurm.run("sinfo", "-h", "-o", "%T", check=False).split() == ["allocated"], lambda: "", 60.0)
+    again = campaign.start(ONE_NODE)
+    campaign.wait(lambda: not campaign.attempt().job_stop.exists(), lambda: again.output)
+    campaign.slurm.run("scancel", other)
+    ended(campaign, again, code=0)
+    assert campaign.job() == job and not campaign.attempt(number=2).folder.exists()
+
+
+def test_a_job_that_waits_again_is_shown_as_waiting(campaign: JobCampaign) -> None:
+    """Pinned to a node that somebody else gets meanwhile, it has neither a step nor a time to go, and its own deadline."""
+    place = {**LONG["place"], "nodelist": "node1", "queue_s": "20s"}
+    running = campaign.start({**LONG, "place": place}, "--heartbeat", "2")
+    campaign.wait_for_steps(running, 1)
+    campaign.slurm.run(
+        "sbatch", "--nodelist=node1", "--exclusive", "--nice=-1000", "--output=/dev/null", "--job-name=other", "--wrap=sleep 600"
+    )
+    try:
+        campaign.slurm.run("scontrol", "requeue", campaign.job())
+        text = ended(campaign, running, code=3, timeout_s=120.0)
+    finally:
+        campaign.slurm.run("scancel", "--name=other")
+    assert campaign.outcome().cause is Cause.JOB_QUEUE_DEADLINE, text
+    beats = [line for line in text.splitlines() if "heartbeat" in line]
+    waited = [line for line in beats if f"job {campaign.job()} pending (" in line]
+    assert waited and not any("last_step" in line for line in beats[beats.index(waited[0]) :]), text
+    assert text.index("submitted as job") < text.index("base_r1: started")
 
 
 def test_a_full_queue_until_the_deadline(campaign: JobCampaign) -> None:
@@ -80,6 +129,10 @@ def test_a_stop_without_a_harness_ends_the_jobs_that_the_folder_names(campaign: 
     shown = campaign.hosts.run("node2", ["seatrial", "watch", campaign.out.folder, "--once"], check=True).stdout
     assert "base_r1" in shown, shown
     running.kill()
+    shown = campaign.hosts.run("node2", ["seatrial", "watch", campaign.out.folder, "--once"], check=True).stdout
+    assert "base_r1: step " in shown and f"base_r2: not started yet · job {campaign.job('base_r2')}, which no harness follows" in shown, (
+        shown
+    )
     text = campaign.hosts.run("node2", ["seatrial", "stop", campaign.out.folder], check=True).stdout
     assert f"asked Slurm job {campaign.job('base_r1')} to stop" in text and f"cancelled Slurm job {campaign.job('base_r2')}" in text
     campaign.wait(lambda: campaign.attempt("base_r1").outcome.exists(), lambda: text)

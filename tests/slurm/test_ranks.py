@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from seatrial.records.outcome import Cause, Outcome
 from tests.slurm.campaigns import ONE_NODE, JobCampaign
@@ -62,3 +65,44 @@ def test_nodes_that_train_alone_are_a_failure_and_no_slow_run(campaign: JobCampa
     outcome = campaign.outcome()
     assert (outcome.outcome, outcome.cause) == (Outcome.FAILED, Cause.WORLD_TOO_SMALL)
     assert "has 1 of 2 planned ranks: 2 processes formed a world each" in outcome.detail
+
+
+WITHOUT_PROBE = """
+import os, sys, time
+from pathlib import Path
+
+if sys.argv[1] == "together":
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+elif sys.argv[1] == "worlds of one":
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+own = Path(os.environ["SEATRIAL_RUN_DIR"])
+
+
+def connections_seen():
+    return sum('"local"' in path.read_text() for path in own.rglob("observed_ranks.json"))
+
+
+until = time.monotonic() + 60
+step = 0
+# Until the agents of both nodes have looked.
+while step < 20 or (sys.argv[1] == "together" and connections_seen() < 2 and time.monotonic() < until):
+    time.sleep(0.05)
+    step += 1
+    print(f"step: {step} loss: {1 / step:.3f}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["together", "worlds of one"])
+def test_whether_nodes_trained_together_without_the_probe(campaign: JobCampaign, how: str) -> None:
+    """Connections between ranks of the two nodes show it; where there are none it is unknown, and the verdict says so."""
+    (campaign.folder / "train.py").write_text(WITHOUT_PROBE)
+    plan = {key: value for key, value in TWO_NODES.items() if key not in ("settings", "steps")}
+    limits = {"start_s": 200, "run_s": 250}
+    text = campaign.run({**plan, "workload": {"script": "train.py", "args": [how]}, "launcher": "torchrun", "limits": limits})
+    assert ("Nothing shows that the 2 ranks trained together" in " ".join(text.split())) == (how != "together"), text
+    statements = json.loads(campaign.out.verdict.read_text())["statements"]
+    assert ("process_group" in [one["kind"] for one in statements]) == (how != "together")

@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from seatrial.core.paths import CampaignPaths
+from seatrial.records.outcome import Cause, Outcome
 from tests.slurm.campaigns import ONE_NODE, JobCampaign
 
 
 def test_a_run_is_a_job(campaign: JobCampaign) -> None:
+    """In a folder with every character that a shell, sbatch or a pattern of file names would take for its own."""
+    campaign.folder = campaign.folder / "a\\b $c [1-2]"
+    campaign.folder.mkdir()
+    campaign.out = CampaignPaths(campaign.folder / "out")
     text = campaign.run(ONE_NODE)
     assert "PASS" in text
     attempt = campaign.attempt()
@@ -56,12 +62,17 @@ def test_without_slurm_or_a_shared_folder_nothing_is_submitted(campaign: JobCamp
 
 def test_a_folder_that_no_node_sees_is_refused_before_any_job(campaign: JobCampaign) -> None:
     """Its file system is an ordinary one: only a node can tell."""
+    script = {key: value for key, value in ONE_NODE.items() if key not in ("settings", "steps")}
+    (campaign.folder / "train.py").write_text("")
     campaign.hosts.run("head", ["mount", "--bind", campaign.folder, "/mnt"], check=True)
     try:
         text = campaign.run(ONE_NODE, "--out", "/mnt/out", code=2)
+        hidden = campaign.run({**script, "workload": {"script": "/mnt/train.py"}}, code=2)
+        missing = campaign.run({**script, "workload": {"script": "nowhere.py"}}, code=2)
     finally:
         campaign.hosts.run("head", ["umount", "/mnt"], check=True)
     assert "does not see /mnt/out (" in text and "it is this host's own" in text
+    assert "does not have the script /mnt/train.py" in hidden and "script nowhere.py: no such file in" in missing
     assert not list((campaign.folder / "out").glob("*/attempt-*"))
 
 
@@ -124,7 +135,7 @@ name: lab
 interface: eth0
 env: {NCCL_IB_DISABLE: "1"}
 shared: SHARED
-activate: ["export FROM_THE_SITE=yes"]
+activate: ["FROM_THE_SITE=$(hostname)", "export FROM_THE_SITE"]
 slurm: {partition: gpu}
 """
 
@@ -134,19 +145,37 @@ def test_the_facts_of_a_site_reach_the_ranks_of_every_node(campaign: JobCampaign
     (campaign.folder / "train.py").write_text("import os\nprint(os.environ['NCCL_IB_DISABLE'], os.environ['FROM_THE_SITE'])\n")
     plan = {key: value for key, value in ONE_NODE.items() if key not in ("settings", "steps", "place")}
     campaign.run({**plan, "workload": {"script": "train.py"}, "place": {"nodes": 2}}, "--place", "slurm")
-    for log in (campaign.attempt().launcher_log, campaign.attempt().node("node2").launcher_log):
-        assert "1 yes" in log.read_text()
+    for name, log in (("node1", campaign.attempt().launcher_log), ("node2", campaign.attempt().node("node2").launcher_log)):
+        assert f"1 {name}" in log.read_text()
     shown = subprocess.run(["shellcheck", str(campaign.attempt().job_script)], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stdout
     text = campaign.run({**plan, "workload": {"script": "train.py"}}, "--place", "slurm", "--out", "/var/tmp/elsewhere", code=2)
     assert "/var/tmp/elsewhere is not below" in text
 
 
+@pytest.mark.parametrize("line", ["source /nowhere/bin/activate", 'test "$(hostname)" != node2'])
+def test_a_line_of_the_site_that_fails_is_the_cause(campaign: JobCampaign, line: str) -> None:
+    """On the first node before anything has begun; on another when its rank is to be started."""
+    (campaign.folder / "site.yaml").write_text(f"name: lab\nactivate: ['{line}']\nslurm: {{partition: gpu}}\n")
+    campaign.run({**ONE_NODE, "place": {**ONE_NODE["place"], "nodes": 2}}, code=None)
+    outcome = campaign.outcome()
+    named = f"item 1 of activate in {campaign.folder / 'site.yaml'} failed with exit code 1"
+    assert outcome.outcome is Outcome.FAILED and named in outcome.detail, outcome
+    if "nowhere" in line:
+        assert "/nowhere/bin/activate: No such file or directory" in outcome.detail and outcome.cause is Cause.JOB_FAILED
+        assert "/nowhere/bin/activate: No such file or directory" in campaign.attempt().job_log.read_text()
+    else:
+        assert (outcome.signature, outcome.host) == ("activate_failed", "node2")
+
+
 def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None:
-    place = {**ONE_NODE["place"], "nodes": 2, "gpus_per_node": 8, "interface": "eth0"}
+    """With the environment of jobs: HF_HOME is the site's, and RUNS_ROOT is set by its lines."""
+    place = {**ONE_NODE["place"], "nodes": 2, "gpus_per_node": 8, "cpus_per_task": 64, "interface": "eth0"}
     plan = campaign.write({**ONE_NODE, "place": place})
+    site = f"name: lab\nenv: {{HF_HOME: /dev/shm}}\nactivate: ['export RUNS_ROOT={campaign.folder}']\n"
+    (campaign.folder / "site.yaml").write_text(site)
     argv = ["seatrial", "doctor", plan, "--place", "slurm"]
-    variables = {"HF_HOME": "/dev/shm", "RUNS_ROOT": str(campaign.folder)}
+    variables = {"HF_HOME": "/tmp"}
     campaign.hosts.run("node2", ["mount", "-t", "tmpfs", "scratch", "/mnt"], check=True)
     try:
         done = campaign.hosts.run("head", argv, cwd=campaign.folder, env=variables, timeout=120.0)
@@ -164,3 +193,17 @@ def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None
     found = json.loads((campaign.folder / "discovered_environment.json").read_text())["nodes"]
     assert {"os", "cpu", "memory", "gpus", "driver", "nics", "mounts", "slurm", "python", "packages"} <= found["node1"].keys()
     assert not list(campaign.folder.glob(".seatrial-trial-*"))
+
+
+def test_doctor_with_a_plan_of_one_node_and_a_site_that_cannot_be_activated(campaign: JobCampaign) -> None:
+    """What nodes share is tried on two of them, whatever the plan has."""
+    argv = ["seatrial", "doctor", campaign.write(ONE_NODE), "--place", "slurm"]
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=120.0)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    for found in ("node1, node2 in", "seen by 2 nodes and here", "none asked for (place.gpus_per_node); by the driver node1 0, node2 0"):
+        assert found in text, text
+    (campaign.folder / "site.yaml").write_text("name: lab\nactivate: ['export A=1', 'source /nowhere/bin/activate']\n")
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=120.0)
+    text = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2 and "item 2 of activate in" in text and "/nowhere/bin/activate: No such file or directory" in text, text

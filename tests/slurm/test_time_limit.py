@@ -13,7 +13,7 @@ def test_a_job_that_is_ended_at_its_time_limit_goes_on_from_its_checkpoint(campa
     script = {"script": str(Path(__file__).with_name("resuming.py"))}
     # Its ranks have longer to halt than the job has: a minute, which Slurm checks every thirty seconds.
     limits = {"start_s": 60, "run_s": 600, "soft_s": 600}
-    place = {**ONE_NODE["place"], "time": "1", "warn_s": 30}
+    place = {**ONE_NODE["place"], "time": "1", "warn_s": 20}
     campaign.run({**plan, "workload": script, "env": {"NEVER_HALTS": "1"}, "limits": limits, "place": place})
     first, second = campaign.outcome(), campaign.outcome(number=2)
     assert (first.outcome, first.cause) == (Outcome.INTERRUPTED, Cause.JOB_TIME_LIMIT) and "reached its time limit" in first.detail

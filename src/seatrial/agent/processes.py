@@ -27,10 +27,20 @@ from seatrial.agent.output import LineMarker, LogFile, PassThrough, StartedProce
 from seatrial.core import linux
 from seatrial.core.files import write_json
 from seatrial.core.paths import AttemptPaths
-from seatrial.machine.processes import PROC, STOPPED, ProcessStat, ProcessTree, read_argv, read_environ, read_process, read_text
+from seatrial.machine.processes import (
+    PROC,
+    STOPPED,
+    ProcessStat,
+    ProcessTree,
+    read_argv,
+    read_connections,
+    read_environ,
+    read_process,
+    read_text,
+)
 from seatrial.records.codec import to_json
 from seatrial.records.events import RANK_VARIABLES
-from seatrial.records.launch import COMMAND_LAUNCHERS, AgentOrder, ObservedRanks
+from seatrial.records.launch import COMMAND_LAUNCHERS, AgentOrder, ObservedRanks, RankConnection
 
 # For an agent that failed itself.
 KILL_ALL_TIMEOUT_S = 2.0
@@ -42,6 +52,9 @@ LONGEST_LOOK_WITH_RANKS_S = 30.0
 MOST_RANKS_SEEN = 1_000_000
 # Beside those that the probe reads: MPICH's and Intel MPI's, Horovod's.
 SEEN_VARIABLES = (*RANK_VARIABLES, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"), ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"))
+RENDEZVOUS_PORT = "MASTER_PORT"
+# Of one host; a thousand ranks that are all connected have more, and then it stays unknown whether they are.
+MOST_CONNECTIONS = 20_000
 SPAWNED = "from multiprocessing.spawn import spawn_main"
 # Ranks that a script forks work alike while it waits for them. Workers of a data loader work while it trains; they are named, too.
 LEAST_FORKED_CPU_S = 0.2
@@ -175,7 +188,8 @@ def kill_all(sleep: Callable[[float], None] = time.sleep) -> None:
 
 
 class RankObserver:
-    """Which ranks a run really has: rank variables of all its processes, whatever started them, in observed_ranks.json.
+    """Which ranks a run really has, and to whom they are connected: rank variables and TCP connections of all its processes, whatever
+    started them, in observed_ranks.json.
 
     A process has the variables of its parent until it executes its own program, so processes that are there already are read again.
     Variables that the agent has itself (of a batch job around the campaign) say nothing about the run.
@@ -198,15 +212,17 @@ class RankObserver:
         longest_s = LONGEST_LOOK_WITH_RANKS_S if self._seen.world_sizes else LONGEST_LOOK_S
         self.look_at, self._wait_s = now + self._wait_s, min(2 * self._wait_s, longest_s)
         seen, pids = self._seen, self._tree.read() or {}
-        ranks = [found for pid in pids if (found := self._rank_of(pid)) is not None]
+        variables = {pid: self._variables(pid) for pid in pids}
+        ranks = {pid: found for pid in pids if (found := self._rank_of(variables[pid])) is not None}
         argvs = {pid: read_argv(pid, self._proc) for pid in pids}
         self._seen = ObservedRanks(
-            world_sizes=tuple(sorted({*seen.world_sizes, *(size for _, size in ranks)})),
-            ranks=tuple(sorted({*seen.ranks, *(rank for rank, _ in ranks if rank is not None)})),
+            world_sizes=tuple(sorted({*seen.world_sizes, *(size for _, size in ranks.values())})),
+            ranks=tuple(sorted({*seen.ranks, *(rank for rank, _ in ranks.values() if rank is not None)})),
             launchers=tuple(sorted({*seen.launchers, *(name for argv in argvs.values() for name in _launchers_in(argv))})),
             spawned=max(seen.spawned, sum(any(SPAWNED in argument for argument in argv[:4]) for argv in argvs.values())),
             looks=seen.looks + 1,
             forked=seen.forked if ranks or (forked := self._num_forked(pids, argvs)) is None else forked,
+            connections=self._connections({pid: rank for pid, (rank, _) in ranks.items() if rank is not None}, variables),
         )
         if self._written is None or replace(self._seen, looks=self._written.looks) != self._written:
             self.write()
@@ -216,6 +232,16 @@ class RankObserver:
         with contextlib.suppress(OSError):
             write_json(self._path, to_json(self._seen))
             self._written = self._seen
+
+    def _connections(self, ranks: Mapping[int, int], variables: Mapping[int, Mapping[str, str]]) -> tuple[RankConnection, ...]:
+        """With those seen before. A connection to the rendezvous proves no group: ranks may meet there and train alone."""
+        found = set(self._seen.connections)
+        for pid, rank in ranks.items():
+            meets_at = f":{variables[pid].get(RENDEZVOUS_PORT, 'unknown')}"
+            for local, remote in read_connections(pid, self._proc):
+                if not local.endswith(meets_at) and not remote.endswith(meets_at):
+                    found.add(RankConnection(rank=rank, local=local, remote=remote))
+        return tuple(sorted(found, key=lambda one: (one.rank, one.local, one.remote)))[:MOST_CONNECTIONS]
 
     def _num_forked(self, processes: Mapping[int, ProcessStat], argvs: Mapping[int, Sequence[str]]) -> int | None:
         """Processes that a Python process forked and that do its work while it waits; None where none has several."""
@@ -239,11 +265,13 @@ class RankObserver:
     def _cpu_since_seen_s(self, pid: int, stat: ProcessStat) -> float:
         return stat.cpu_s - self._first_cpu_s.setdefault((pid, stat.started_ticks), stat.cpu_s)
 
-    def _rank_of(self, pid: int) -> tuple[int | None, int] | None:
-        """Rank, where it is set, and number of ranks in a process's variables; None where it has none of its own."""
-        names = {name for names in SEEN_VARIABLES for name in names}
+    def _variables(self, pid: int) -> dict[str, str]:
+        names = {RENDEZVOUS_PORT, *(name for names in SEEN_VARIABLES for name in names)}
         pairs = (entry.partition(b"=") for entry in read_environ(pid, self._proc))
-        own = {name: os.fsdecode(value) for found, _, value in pairs if (name := os.fsdecode(found)) in names}
+        return {name: os.fsdecode(value) for found, _, value in pairs if (name := os.fsdecode(found)) in names}
+
+    def _rank_of(self, own: Mapping[str, str]) -> tuple[int | None, int] | None:
+        """Rank, where it is set, and number of ranks in a process's variables; None where it has none of its own."""
         for rank_name, size_name, _ in SEEN_VARIABLES:
             inherited = all(own.get(name) == self._outer.get(name) for name in (rank_name, size_name))
             size = own.get(size_name, "")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seatrial.campaign.job import JobSignals, OwnJob, close_cut_short, start_record
+from seatrial.campaign.job import JobSignals, OwnJob, close_cut_short, refuse_second_job, start_record
 from seatrial.campaign.loop import CampaignEnd, run_in_job
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
@@ -34,6 +34,7 @@ def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.envir
     order = jobs.read_allocation_order(paths)
     if order is None or not order.specs:
         raise SeatrialError(f"{paths.job_order} cannot be read: start the campaign again with `seatrial run`")
+    refuse_second_job([paths], environ.get("SLURM_JOB_ID", ""))
     campaign = CampaignPaths(paths.campaign)
     for spec in order.specs:
         close_cut_short(campaign.run(spec.run), spec, environ)

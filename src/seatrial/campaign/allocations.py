@@ -10,13 +10,14 @@ and something was reached, or where nobody wanted its end (preempted, a lost nod
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.job_endings import allocation_end, judge_job, with_cause
-from seatrial.campaign.jobs import ASK_EVERY_S, MAX_AGAIN, OUTCOME_GRACE_S, POLL_S, STOP_GRACE_S, gets_further
+from seatrial.campaign.job_queue import FollowedJob, JobQueue, left_text
+from seatrial.campaign.jobs import MAX_AGAIN, OUTCOME_GRACE_S, POLL_S, gets_further
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import choose_start
 from seatrial.campaign.schedule import Schedule
@@ -38,7 +39,7 @@ class AllocationListener(Protocol):
 
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None: ...
     def noted(self, text: str) -> None: ...
-    def waits(self, spec: RunSpec, text: str) -> None: ...
+    def waits_for(self, spec: RunSpec, job: FollowedJob) -> None: ...
     def follows(self, state: LiveState) -> None: ...
     def stopping(self, spec: RunSpec) -> None: ...
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None: ...
@@ -59,9 +60,8 @@ def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
     hashes = {spec.run: spec.hash for spec in plan.runs if spec.place.slurm and spec.place.slurm.allocation == PER_CAMPAIGN}
     if order is not None and all(hashes.get(spec.run) == spec.hash for spec in order.specs):
         return
-    found, known = place.submitted(held), slurm.own_jobs()
-    own = str(held.folder.absolute())
-    job = found.job if found else next((number for number, status in (known or {}).items() if status.comment == own), "")
+    known = slurm.own_jobs()
+    job = place.job_among(held, known or {})
     if known is None or (job in known and not known[job].is_over):
         raise RefusedError(
             f"Slurm job {job or 'of unknown number'} may still run the plan as it was in {held.folder}: wait until it is over, or "
@@ -70,7 +70,7 @@ def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
     status = known.get(job) or slurm.final_state(job)
     for attempt, spec in _attempts_without_outcome(paths, order):
         close_attempt(attempt, judge_job(attempt, spec, job, status))
-    files.write_json(held.job_end, to_json(allocation_end(held, job, status, None)))
+    files.write_json(held.job_end, to_json(allocation_end(held, job, status)))
 
 
 def _attempts_without_outcome(paths: CampaignPaths, order: AllocationOrder | None) -> Iterator[tuple[AttemptPaths, RunSpec]]:
@@ -88,26 +88,14 @@ def _outcomes(run: RunPaths, first: int) -> Iterator[tuple[AttemptPaths, RunOutc
             yield attempt, outcome
 
 
-@dataclass
-class Held:
+@dataclass(kw_only=True)
+class Held(FollowedJob):
     """A job from its submission to its end."""
 
     paths: AllocationPaths
     order: AllocationOrder
-    job: SubmittedJob | None = None
-    status: slurm.JobStatus = field(default_factory=lambda: slurm.JobStatus(state="PENDING"))
-    cancelled: Cause | None = None
-    """Why this harness cancelled it."""
-    over_m: float | None = None
-    stop_until_m: float | None = None
     reported: dict[tuple[str, int], RunOutcome] = field(default_factory=dict)
     shown: set[tuple[str, int]] = field(default_factory=set)
-
-    @property
-    def text(self) -> str:
-        number = f"job {self.job.job}" if self.job else "a job being submitted"
-        waits = f" ({self.status.reason})" if self.status.is_queued and self.status.reason not in ("", "None") else ""
-        return f"{number} {self.status.state.lower()}{waits}"
 
 
 @dataclass
@@ -128,10 +116,11 @@ class AllocationLoop:
         self.set_aside: dict[str, str] = {}
         """Runs that are not submitted again by this invocation, and why."""
         self.out_of_budget = False
+        self.jobs_left = ""
+        """As in `JobLoop`."""
         self._held: Held | None = None
         self._again = 0
-        self._asked_m = float("-inf")
-        self._jobs: Mapping[str, slurm.JobStatus] | None = None
+        self._queue = JobQueue(self.interrupts, self.monotonic)
         self._stopping = self._enough = False
 
     def run(self, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
@@ -142,7 +131,7 @@ class AllocationLoop:
                 return
             if self.interrupts.hung_up or self._held is None:
                 return
-            self._ask()
+            self._queue.ask()
             is_over = self._look(self._held)
             if is_over:
                 self._close_attempts(self._held)
@@ -152,6 +141,9 @@ class AllocationLoop:
                 self._held = None
                 continue
             self._stop_where_requested(self._held, schedule)
+            if self._queue.abandoned:
+                self.jobs_left = left_text({self.plan.name: self._held})
+                return
             self._show(self._held, schedule)
             self.sleep(POLL_S)
 
@@ -161,7 +153,11 @@ class AllocationLoop:
         order = place.read_allocation_order(found) if found else None
         if found is None or order is None:
             return None
-        return Held(found, order, place.submitted(found))
+        held = Held(paths=found, order=order, job=place.submitted(found), stopped_before=found.job_stop.exists())
+        if place.started(found) is None:
+            # What is still waiting is wanted again.
+            found.job_stop.unlink(missing_ok=True)
+        return held
 
     def _submit_next(self, schedule: Schedule) -> bool:
         """False where no job is to be submitted."""
@@ -183,7 +179,7 @@ class AllocationLoop:
         )
         paths = self.paths.next_allocation()
         paths.folder.mkdir(parents=True)
-        self._held = Held(paths, order)
+        self._held = Held(paths=paths, order=order)
         # A further job goes on from what this one saves.
         self.from_start = False
         self._submit(self._held)
@@ -191,31 +187,28 @@ class AllocationLoop:
 
     def _submit(self, held: Held) -> None:
         try:
-            held.job = place.submit(held.paths, held.order)
+            held.job = place.submit(held.paths, held.order, self._queue.call)
         except LaunchError as error:
             self._write_end(held, AllocationEnd(ending=AllocationEnding.ENDED, detail=str(error), ended_t=time.time()))
-        # Slurm's list is older than this job.
-        self._asked_m, self._jobs = self.monotonic(), None
-
-    def _ask(self) -> None:
-        if self.monotonic() - self._asked_m >= ASK_EVERY_S:
-            self._jobs = slurm.own_jobs()
-            self._asked_m = self.monotonic()
+        if held.job is not None:
+            self.listener.noted(f"{count(len(held.order.first_attempts), 'run')} submitted as job {held.job.job}")
+        self._queue.submitted_one()
 
     def _look(self, held: Held) -> bool:
         """Whether the job is over, and whatever its program could write is there."""
         if held.job is None:
             return self._look_for_job(held)
-        if self._jobs is None:
-            return False
         has_end = held.paths.job_end.exists()
-        status = self._jobs.get(held.job.job)
+        if self._queue.jobs is None:
+            # Who wants the end does not wait for Slurm to confirm it.
+            return has_end and self.interrupts.stop_requested()
+        status = self._queue.jobs.get(held.job.job)
         if status is None:
             status = slurm.JobStatus(state="COMPLETED") if has_end else slurm.final_state(held.job.job)
         held.status = status
         if not status.is_over:
             held.over_m = None
-            self._check_queue(held)
+            self._queue.check_wait(held, held.order.spec.place.slurm)
             return False
         held.over_m = held.over_m or self.monotonic()
         return has_end or self.monotonic() - held.over_m >= OUTCOME_GRACE_S
@@ -225,11 +218,9 @@ class AllocationLoop:
         if held.paths.job_end.exists():
             return True
         held.job = place.submitted(held.paths)
-        if held.job is not None or self._jobs is None:
+        if held.job is not None or self._queue.jobs is None:
             return False
-        own = str(held.paths.folder.absolute())
-        found = next((job for job, status in self._jobs.items() if status.comment == own), None)
-        if found is not None:
+        if found := place.job_among(held.paths, self._queue.jobs):
             held.job = place.record(held.paths, SubmittedJob(job=found, submitted_t=time.time()))
         elif self.interrupts.stop_requested():
             self._write_end(held, AllocationEnd(ending=AllocationEnding.USER, detail="stopped by the user", ended_t=time.time()))
@@ -238,25 +229,12 @@ class AllocationLoop:
             self._submit(held)
         return False
 
-    def _check_queue(self, held: Held) -> None:
-        wanted = held.order.spec.place.slurm
-        if held.cancelled or wanted is None or wanted.queue_s is None or not held.status.is_queued or held.job is None:
-            return
-        # A requeued job has had its start.
-        if time.time() - held.job.submitted_t > wanted.queue_s and place.started(held.paths) is None:
-            self._cancel(held, Cause.JOB_QUEUE_DEADLINE)
-
-    def _cancel(self, held: Held, why: Cause) -> None:
-        """Without an answer it is tried again at the next turn."""
-        if held.job is not None and slurm.cancel(held.job.job).ok:
-            held.cancelled = why
-
     def _close_attempts(self, held: Held) -> None:
         number = held.job.job if held.job else ""
         for attempt, spec in list(_attempts_without_outcome(self.paths, held.order)):
             outcome = judge_job(attempt, spec, number, held.status)
             if held.cancelled is Cause.USER:
-                outcome = with_cause(outcome, Cause.USER, f"stopped by the user; Slurm job {number} was cancelled")
+                outcome = with_cause(outcome, Cause.USER, held.why_cancelled(spec.place.slurm))
             close_attempt(attempt, outcome)
 
     def _report(self, held: Held, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
@@ -280,7 +258,8 @@ class AllocationLoop:
         """The job is over: whether another follows, and what it is not to run again."""
         end = from_json_or_none(AllocationEnd, files.read_json(held.paths.job_end))
         if end is None:
-            end = self._write_end(held, allocation_end(held.paths, held.job.job if held.job else "", held.status, held.cancelled))
+            why = held.why_cancelled(held.order.spec.place.slurm) if held.cancelled else ""
+            end = self._write_end(held, allocation_end(held.paths, held.job.job if held.job else "", held.status, held.cancelled, why))
         reached = any(outcome.outcome is not Outcome.INTERRUPTED for outcome in held.reported.values())
         if end.ending is AllocationEnding.NODE_LOST:
             self._again = 0 if reached else self._again + 1
@@ -288,6 +267,7 @@ class AllocationLoop:
             AllocationEnding.TIME_LEFT: True,
             AllocationEnding.TIME_LIMIT: True,
             AllocationEnding.NODE_LOST: self._again <= MAX_AGAIN,
+            AllocationEnding.USER: held.stopped_before,
         }.get(end.ending, False)
         if end.ending is AllocationEnding.BUDGET:
             self.out_of_budget = True
@@ -325,14 +305,7 @@ class AllocationLoop:
         if not self._stopping:
             self.listener.stopping(spec)
         self._stopping = True
-        if held.cancelled or held.job is None:
-            return
-        if held.stop_until_m is None and urgency is Urgency.STOP and not held.status.is_queued:
-            held.stop_until_m = self.monotonic() + spec.limits.soft_s + spec.limits.term_s + STOP_GRACE_S
-            files.write_json(held.paths.job_stop, {"t": time.time()})
-        late = held.stop_until_m is not None and self.monotonic() > held.stop_until_m
-        if held.status.is_queued or late or urgency is Urgency.KILL:
-            self._cancel(held, Cause.USER)
+        self._queue.stop([(held, held.paths, spec.limits)])
 
     def _current(self, held: Held, schedule: Schedule) -> RunSpec:
         """The run under way, else the next."""
@@ -343,7 +316,7 @@ class AllocationLoop:
     def _show(self, held: Held, schedule: Schedule) -> None:
         begun = place.started(held.paths)
         if begun is None or held.status.is_queued:
-            self.listener.waits(self._current(held, schedule), held.text)
+            self.listener.waits_for(self._current(held, schedule), held)
             return
         state = from_json_or_none(LiveState, files.read_json(self.paths.progress))
         if state is not None and state.t >= begun.started_t:

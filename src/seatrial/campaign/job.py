@@ -28,7 +28,7 @@ from seatrial.campaign.resume import choose_checkpoint
 from seatrial.core import files
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, HostError, SeatrialError
-from seatrial.core.paths import AttemptPaths, RunPaths
+from seatrial.core.paths import AllocationPaths, AttemptPaths, RunPaths
 from seatrial.core.text import format_duration
 from seatrial.launch.places import slurm as jobs
 from seatrial.machine import slurm
@@ -98,10 +98,23 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
     order = jobs.read_order(first)
     if order is None:
         raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
+    refuse_second_job(RunPaths(first.folder.parent).attempts(), environ.get("SLURM_JOB_ID", ""))
     attempt = _own_attempt(first, order, environ)
     signals = JobSignals(attempt.job_stop, attempt.outcome.exists)
     signals.install()
     return OwnJob(environ, signals).run(order.spec, attempt, signals, plan_hash=order.plan_hash)
+
+
+def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPaths], own: str) -> None:
+    """A SeatrialError where one of them is another job's that lives: whoever submitted job.sbatch by hand would run it twice."""
+    closed = [one.job_end.exists() if isinstance(one, AllocationPaths) else one.outcome.exists() for one in attempts]
+    found = [(one, jobs.submitted(one)) for one, is_closed in zip(attempts, closed, strict=True) if not is_closed]
+    others = [(one, job.job) for one, job in found if job is not None and job.job != own]
+    known = slurm.own_jobs() if others else {}
+    for one, job in others:
+        if known is None or (job in known and not known[job].is_over):
+            state = "may still run" if known is None else "waits for" if known[job].is_queued else "runs"
+            raise SeatrialError(f"job {job} {state} {one.folder}: wait until it is over, or `scancel {job}`, and submit it again")
 
 
 class OwnJob:

@@ -1,6 +1,7 @@
 """How the attempt of a job ended, where the job itself could not record it: from Slurm's state and what the program in the job saw last.
 
-`stop_jobs(paths)` ends the jobs of a campaign that no harness follows, by what its folder tells of them.
+`stop_jobs(paths)` ends the jobs of a campaign that no harness follows, by what its folder tells of them; `settle_other_jobs(plan, paths)`
+closes attempts of jobs that the plan as it is now does not ask for.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import read_lifetime
 from seatrial.collect.attempt_files import read_spec
 from seatrial.core import files
-from seatrial.core.errors import CampaignError
+from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, JobPaths
-from seatrial.launch.places.slurm import started, submitted
+from seatrial.launch.places.slurm import job_among, read_order, started
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import AllocationEnd, AllocationEnding
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import PER_RUN, CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named, signature
 
 LOG_TAIL_LINES = 8
@@ -65,7 +66,8 @@ def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: slurm.JobS
         detail = f"Slurm job {job} used more memory than it was given"
         return replace(with_cause(seen, entry.cause, detail, Outcome.FAILED), action=entry.action, signature=entry.id, fault=entry.fault)
     tail = tuple(files.tail_lines(attempt.job_log, LOG_TAIL_LINES))
-    last = f": {tail[-1].strip()}" if tail else ""
+    # A shell prints its own message before ours.
+    last = f": {'; '.join(line.strip() for line in tail[-2:])}" if tail else ""
     begun = "before it had recorded an outcome" if started(attempt) else "before the run had begun"
     return replace(
         with_cause(seen, Cause.JOB_FAILED, f"Slurm job {job} ended as {status.state} {begun}{last}", Outcome.FAILED), log_tail=tail
@@ -81,14 +83,14 @@ def requeued(attempt: AttemptPaths, spec: RunSpec, job: str, restarts: int) -> R
     return with_cause(_as_seen(attempt, spec), cause, detail)
 
 
-def allocation_end(paths: AllocationPaths, job: str, status: slurm.JobStatus, cancelled: Cause | None) -> AllocationEnd:
-    """The end of a job for many runs whose program has recorded none."""
+def allocation_end(
+    paths: AllocationPaths, job: str, status: slurm.JobStatus, cancelled: Cause | None = None, why: str = ""
+) -> AllocationEnd:
+    """The end of a job for many runs whose program has recorded none; `why` it was cancelled."""
     now_t = time.time()
-    if cancelled is Cause.USER:
-        return AllocationEnd(ending=AllocationEnding.USER, detail=f"stopped by the user; Slurm job {job} was cancelled", ended_t=now_t)
-    if cancelled is Cause.JOB_QUEUE_DEADLINE:
-        detail = f"Slurm job {job} was still waiting at its deadline (place.queue_s), and was cancelled"
-        return AllocationEnd(ending=AllocationEnding.ENDED, detail=detail, ended_t=now_t)
+    if cancelled is not None:
+        ending = AllocationEnding.USER if cancelled is Cause.USER else AllocationEnding.ENDED
+        return AllocationEnd(ending=ending, detail=why, ended_t=now_t)
     cause, what = _STATES.get(status.state, (Cause.JOB_FAILED, f"ended as {status.state}"))
     ending = AllocationEnding.NODE_LOST if cause in RUN_AGAIN else AllocationEnding.ENDED
     if cause is Cause.JOB_TIME_LIMIT:
@@ -108,15 +110,36 @@ def stop_jobs(paths: CampaignPaths) -> dict[str, bool]:
     known = slurm.own_jobs()
     if known is None:
         raise CampaignError(f"Slurm does not answer: try again later, or cancel the jobs of {paths.folder} with scancel")
-    by_comment = {status.comment: job for job, status in known.items()}
     stopped: dict[str, bool] = {}
     for attempt in attempts:
-        found = submitted(attempt)
-        job = found.job if found else by_comment.get(str(attempt.folder.absolute()), "")
+        job = job_among(attempt, known)
         if job in known and not known[job].is_over:
             stopped[job] = not known[job].is_queued
             _stop_job(attempt, job, runs=stopped[job])
     return stopped
+
+
+def settle_other_jobs(plan: CampaignPlan, paths: CampaignPaths) -> None:
+    """Close the attempts of jobs for one run each that `plan` does not ask for as it is now: the run has changed, or left the plan, or has
+    a later attempt. A RefusedError while such a job lives: it writes to the run's folder, and holds nodes."""
+    wanted = {(spec.run, spec.hash) for spec in plan.runs if spec.place.slurm and spec.place.slurm.allocation == PER_RUN}
+    others: list[tuple[AttemptPaths, RunSpec]] = []
+    for run in paths.runs():
+        attempts = run.attempts()
+        for attempt in attempts:
+            order = None if attempt.outcome.exists() or not attempt.job_script.exists() else read_order(attempt)
+            if order is not None and (attempt is not attempts[-1] or (order.spec.run, order.spec.hash) not in wanted):
+                others.append((attempt, order.spec))
+    known = slurm.own_jobs() if others else {}
+    for attempt, spec in others:
+        job = job_among(attempt, known or {})
+        if known is None or (job in known and not known[job].is_over):
+            state = "may still run" if known is None else f"is {known[job].state.lower()} for"
+            raise RefusedError(
+                f"Slurm job {job or 'of unknown number'} {state} {spec.run} as it was (attempt {attempt.number}): wait until it is over, "
+                f"or `seatrial stop {paths.folder}`"
+            )
+        close_attempt(attempt, judge_job(attempt, spec, job, known.get(job) or slurm.final_state(job)))
 
 
 def _stop_job(paths: JobPaths, job: str, *, runs: bool) -> None:
@@ -126,11 +149,12 @@ def _stop_job(paths: JobPaths, job: str, *, runs: bool) -> None:
     answer = slurm.cancel(job)
     if not answer.ok:
         raise CampaignError(f"Slurm job {job} could not be cancelled ({answer.problem}): try again, or `scancel {job}`")
+    why = f"stopped by the user; Slurm job {job} was cancelled"
     # Without an outcome the next `seatrial run` would take it for cancelled by somebody else, and leave the run once more.
     if isinstance(paths, AllocationPaths):
-        files.write_json(paths.job_end, to_json(allocation_end(paths, job, slurm.JobStatus(state="CANCELLED"), Cause.USER)))
+        files.write_json(paths.job_end, to_json(allocation_end(paths, job, slurm.JobStatus(state="CANCELLED"), Cause.USER, why)))
     elif isinstance(paths, AttemptPaths) and (spec := read_spec(paths)[0]) is not None:
-        close_attempt(paths, with_cause(_as_seen(paths, spec), Cause.USER, f"stopped by the user; Slurm job {job} was cancelled"))
+        close_attempt(paths, with_cause(_as_seen(paths, spec), Cause.USER, why))
 
 
 def _as_seen(attempt: AttemptPaths, spec: RunSpec) -> RunOutcome:

@@ -2,20 +2,21 @@
 
     pick up what an earlier process submitted → submit → look (Slurm's word, and the attempt's own files) → the outcome
 
-The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A controller that does not
-answer is waited for. A job that ends without an outcome gets one here, with the cause by Slurm's state. Ctrl-C halts the ranks softly and
-cancels what waits; the second one cancels everything. A terminal that is closed stops nothing.
+The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A job that ends without an
+outcome gets one here, with the cause by Slurm's state. Stop requests, and a controller that does not answer: `campaign.job_queue`. A
+terminal that is closed stops nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.job_endings import RUN_AGAIN, judge_job, with_cause
+from seatrial.campaign.job_queue import FollowedJob, JobQueue, left_text
 from seatrial.campaign.one_run import close_attempt, new_attempt
 from seatrial.campaign.resume import choose_start
 from seatrial.campaign.run_outcome import outcome_of_unstarted
@@ -35,38 +36,26 @@ from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 
 POLL_S = 0.5
-# Every harness of a cluster asks the same controller.
-ASK_EVERY_S = 3.0
 # The file system of the nodes may show a file late here.
 OUTCOME_GRACE_S = 5.0
-# Beyond the soft stop and TERM: agents that end, files that are written.
-STOP_GRACE_S = 20.0
 MAX_AGAIN = 2
 """How often a run is submitted again that lost its node or was preempted."""
 
 
-@dataclass
-class Flight:
+@dataclass(kw_only=True)
+class Flight(FollowedJob):
     """One run between its submission and its outcome."""
 
     spec: RunSpec
     attempt: AttemptPaths
-    job: SubmittedJob | None = None
-    status: slurm.JobStatus = field(default_factory=lambda: slurm.JobStatus(state="PENDING"))
-    cancelled: Cause | None = None
-    """Why this harness cancelled it."""
-    over_m: float | None = None
-    """When it was first seen to be over."""
-    stop_until_m: float | None = None
     started_m: float | None = None
     reader: ProgressReader | None = None
     eta: RunEtaTracker | None = None
 
     @property
-    def text(self) -> str:
-        number = f"job {self.job.job}" if self.job else "being submitted"
-        waits = f" ({self.status.reason})" if self.status.is_queued and self.status.reason not in ("", "None") else ""
-        return f"{number} {self.status.state.lower()}{waits}"
+    def is_running(self) -> bool:
+        """Its ranks may take steps: a requeued job that waits again has had its start."""
+        return self.started_m is not None and not self.status.is_queued and not self.status.is_over
 
 
 def gets_further(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
@@ -83,8 +72,10 @@ class JobListener(Protocol):
     """What the campaign tells of its jobs (`campaign.loop.Listener` and its published state)."""
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None: ...
+    def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None: ...
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None: ...
     def progress(self, flight: Flight, progress: Progress, elapsed_s: float, others: Sequence[Flight]) -> None: ...
+    def waits(self, flight: Flight, others: Sequence[Flight]) -> None: ...
     def stopping(self, spec: RunSpec) -> None: ...
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None: ...
 
@@ -107,10 +98,11 @@ class JobLoop:
         self.set_aside: dict[str, str] = {}
         """Runs that are not submitted again by this invocation, and why."""
         self.out_of_budget = False
+        self.jobs_left = ""
+        """Which jobs may go on, and how to end them: Slurm did not answer after the second stop request."""
         self._again: dict[str, int] = {}
         self._submitted: set[str] = set()
-        self._asked_m = float("-inf")
-        self._jobs: Mapping[str, slurm.JobStatus] | None = None
+        self._queue = JobQueue(self.interrupts, self.monotonic)
         self._stopping = False
 
     def run(self, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
@@ -122,13 +114,16 @@ class JobLoop:
                 self._submit_next(schedule)
             if not self.flights or self.interrupts.hung_up:
                 return
-            self._ask()
+            self._queue.ask()
             for flight in list(self.flights.values()):
                 outcome = self._look(flight)
                 if outcome is not None:
                     self._finish(flight, outcome, schedule)
                     enough = is_enough(flight.spec, outcome) or enough
             self._stop_where_requested()
+            if self._queue.abandoned and self.flights:
+                self.jobs_left = left_text(self.flights)
+                return
             self._show()
             if self.flights:
                 self.sleep(POLL_S)
@@ -142,7 +137,11 @@ class JobLoop:
                 continue
             order = place.read_order(newest)
             if order is not None and order.spec.hash == spec.hash:
-                self._take_off(spec, newest)
+                flight = self._take_off(spec, newest)
+                flight.stopped_before = newest.job_stop.exists()
+                if place.started(newest) is None:
+                    # What is still waiting is wanted again.
+                    newest.job_stop.unlink(missing_ok=True)
 
     def _submit_next(self, schedule: Schedule) -> None:
         wanted = self.plan.runs[0].place.slurm
@@ -166,25 +165,22 @@ class JobLoop:
             self._submit(self._take_off(spec, attempt))
 
     def _take_off(self, spec: RunSpec, attempt: AttemptPaths) -> Flight:
-        flight = self.flights[spec.run] = Flight(spec, attempt, place.submitted(attempt))
+        flight = self.flights[spec.run] = Flight(spec=spec, attempt=attempt, job=place.submitted(attempt))
         self._follow_attempt(flight, attempt)
-        self.listener.started(spec, attempt)
+        if flight.job is not None:
+            self.listener.submitted(spec, attempt, flight.job.job)
         return flight
 
     def _submit(self, flight: Flight) -> None:
         order = JobOrder(spec=flight.spec, plan_hash=self.plan_hash, resumes=len(self.plan.runs) == 1)
         try:
-            flight.job = place.submit(flight.attempt, order)
+            flight.job = place.submit(flight.attempt, order, self._queue.call)
         except LaunchError as error:
             now_t = time.time()
             close_attempt(flight.attempt, outcome_of_unstarted(flight.spec, flight.attempt.number, error, now_t, now_t))
-        # Slurm's list is older than this job.
-        self._asked_m, self._jobs = self.monotonic(), None
-
-    def _ask(self) -> None:
-        if self.monotonic() - self._asked_m >= ASK_EVERY_S:
-            self._jobs = slurm.own_jobs()
-            self._asked_m = self.monotonic()
+        if flight.job is not None:
+            self.listener.submitted(flight.spec, flight.attempt, flight.job.job)
+        self._queue.submitted_one()
 
     def _look(self, flight: Flight) -> RunOutcome | None:
         """The outcome of a run that is over."""
@@ -192,15 +188,16 @@ class JobLoop:
             return self._look_for_job(flight)
         self._follow_attempt(flight, self._newest_attempt(flight))
         outcome = from_json_or_none(RunOutcome, files.read_json(flight.attempt.outcome))
-        if self._jobs is None:
-            return None
-        status = self._jobs.get(flight.job.job)
+        if self._queue.jobs is None:
+            # Who wants the end does not wait for Slurm to confirm it.
+            return outcome if self.interrupts.stop_requested() else None
+        status = self._queue.jobs.get(flight.job.job)
         if status is None and outcome is None:
             status = slurm.final_state(flight.job.job)
         flight.status = status or slurm.JobStatus(state="COMPLETED")
         if not flight.status.is_over:
             flight.over_m = None
-            self._check_queue(flight)
+            self._queue.check_wait(flight, flight.spec.place.slurm)
             return None
         if outcome is not None:
             return outcome
@@ -213,14 +210,14 @@ class JobLoop:
         if outcome is not None:
             return outcome
         flight.job = place.submitted(flight.attempt)
-        if flight.job is not None or self._jobs is None:
+        if flight.job is not None or self._queue.jobs is None:
             return None
-        own = str(flight.attempt.folder.absolute())
-        found = next((job for job, status in self._jobs.items() if status.comment == own), None)
-        if found is not None:
+        if found := place.job_among(flight.attempt, self._queue.jobs):
             flight.job = place.record(flight.attempt, SubmittedJob(job=found, submitted_t=time.time()))
+            self.listener.submitted(flight.spec, flight.attempt, found)
         elif self.interrupts.stop_requested():
-            return close_attempt(flight.attempt, self._stopped(flight, Cause.USER))
+            flight.cancelled = Cause.USER
+            return close_attempt(flight.attempt, self._stopped(flight))
         else:
             self._submit(flight)
         return None
@@ -239,36 +236,19 @@ class JobLoop:
         timing = flight.spec.timing
         flight.eta = RunEtaTracker(flight.spec.steps, mode=timing.eta_mode, least_samples=timing.eta_min_samples)
 
-    def _check_queue(self, flight: Flight) -> None:
-        wanted = flight.spec.place.slurm
-        if flight.cancelled or wanted is None or wanted.queue_s is None or not flight.status.is_queued or flight.job is None:
-            return
-        # A requeued job has had its start.
-        if time.time() - flight.job.submitted_t > wanted.queue_s and place.started(flight.attempt) is None:
-            self._cancel(flight, Cause.JOB_QUEUE_DEADLINE)
-
-    def _cancel(self, flight: Flight, why: Cause) -> None:
-        """Without an answer it is tried again at the next turn."""
-        if flight.job is not None and slurm.cancel(flight.job.job).ok:
-            flight.cancelled = why
-
     def _judge(self, flight: Flight) -> RunOutcome:
         assert flight.job is not None
         outcome = judge_job(flight.attempt, flight.spec, flight.job.job, flight.status)
-        if flight.cancelled:
-            outcome = self._stopped(flight, flight.cancelled, outcome)
-        return close_attempt(flight.attempt, outcome)
+        return close_attempt(flight.attempt, self._stopped(flight, outcome) if flight.cancelled else outcome)
 
-    def _stopped(self, flight: Flight, why: Cause, seen: RunOutcome | None = None) -> RunOutcome:
+    def _stopped(self, flight: Flight, seen: RunOutcome | None = None) -> RunOutcome:
+        assert flight.cancelled is not None
         now_t = time.time()
         spec = flight.spec
         base = seen or RunOutcome(
             run=spec.run, attempt=flight.attempt.number, hash=spec.hash, outcome=Outcome.INTERRUPTED, started_t=now_t, ended_t=now_t
         )
-        number = f"Slurm job {flight.job.job}" if flight.job else "the job"
-        queue_s = spec.place.slurm.queue_s if spec.place.slurm else None
-        late = f"{number} was still waiting after {queue_s:.0f} s, and was cancelled" if queue_s else ""
-        return with_cause(base, why, late if why is Cause.JOB_QUEUE_DEADLINE else f"stopped by the user; {number} was cancelled")
+        return with_cause(base, flight.cancelled, flight.why_cancelled(spec.place.slurm))
 
     def _finish(self, flight: Flight, outcome: RunOutcome, schedule: Schedule) -> None:
         spec = flight.spec
@@ -283,39 +263,31 @@ class JobLoop:
         if outcome.cause in RUN_AGAIN:
             self._again[spec.run] = self._again.get(spec.run, 0) + 1
             return self._again[spec.run] <= MAX_AGAIN
+        if outcome.cause is Cause.USER:
+            return flight.stopped_before
         if outcome.cause is not Cause.JOB_TIME_LIMIT:
             return False
         return gets_further(self.plan, self.paths.run(spec.run), spec, flight.attempt.number)
 
     def _stop_where_requested(self) -> None:
-        urgency = self.interrupts.urgency
-        if urgency is Urgency.NONE:
+        if self.interrupts.urgency is Urgency.NONE:
             return
-        for flight in self.flights.values():
-            if not self._stopping:
-                self.listener.stopping(flight.spec)
-            if flight.cancelled or flight.job is None:
-                continue
-            if flight.stop_until_m is None and urgency is Urgency.STOP and not flight.status.is_queued:
-                limits = flight.spec.limits
-                flight.stop_until_m = self.monotonic() + limits.soft_s + limits.term_s + STOP_GRACE_S
-                files.write_json(flight.attempt.job_stop, {"t": time.time()})
-            late = flight.stop_until_m is not None and self.monotonic() > flight.stop_until_m
-            if flight.status.is_queued or late or urgency is Urgency.KILL:
-                self._cancel(flight, Cause.USER)
+        for flight in self.flights.values() if not self._stopping else ():
+            self.listener.stopping(flight.spec)
         self._stopping = True
+        self._queue.stop([(flight, flight.attempt, flight.spec.limits) for flight in self.flights.values()])
 
     def _show(self) -> None:
         for flight in self.flights.values():
             begun = place.started(flight.attempt) if flight.started_m is None else None
             if begun is not None:
                 flight.started_m = self.monotonic() - max(0.0, time.time() - begun.started_t)
-        shown = next((one for one in self.flights.values() if one.started_m is not None), next(iter(self.flights.values()), None))
+                self.listener.started(flight.spec, flight.attempt)
+        shown = next((one for one in self.flights.values() if one.is_running), next(iter(self.flights.values()), None))
         if shown is None or shown.reader is None:
             return
-        progress = shown.reader.read() if shown.started_m is not None else Progress(total=shown.spec.steps)
-        elapsed_s = 0.0 if shown.started_m is None else self.monotonic() - shown.started_m
-        if shown.started_m is None:
-            progress = replace(progress, phase=shown.text)
         others = [one for one in self.flights.values() if one is not shown]
-        self.listener.progress(shown, progress, elapsed_s, others)
+        if not shown.is_running or shown.started_m is None:
+            self.listener.waits(shown, others)
+            return
+        self.listener.progress(shown, shown.reader.read(), self.monotonic() - shown.started_m, others)

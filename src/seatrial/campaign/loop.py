@@ -24,9 +24,11 @@ from seatrial.campaign.allocations import AllocationLoop, is_over_since, settle_
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts, StopRequests
 from seatrial.campaign.job import OwnJob
+from seatrial.campaign.job_endings import settle_other_jobs
+from seatrial.campaign.job_queue import FollowedJob
 from seatrial.campaign.jobs import Flight, JobLoop
 from seatrial.campaign.lock import hold_lock
-from seatrial.campaign.one_run import code_folder, new_attempt, run_one
+from seatrial.campaign.one_run import code_folder, link_counted, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
 from seatrial.campaign.resume import (
     changes_since,
@@ -110,6 +112,8 @@ class CampaignEnd:
     """Why no further run could be prepared: the disk's error."""
     jobs_ended: str = ""
     """How jobs ended whose runs are still to be run: cancelled from outside, a time limit, a lost node."""
+    jobs_left: str = ""
+    """Which jobs may go on, since Slurm did not answer when they were to be cancelled, and how to end them."""
     job_too_short: str = ""
     """Why the job that this program runs in has not enough time left for the next run."""
     left: int = 0
@@ -144,6 +148,7 @@ def run_campaign(
         preflight = run_preflight(plan, paths, server)
         listener.warned(preflight.warnings)
         settle_other_job(plan, paths)
+        settle_other_jobs(plan, paths)
         recover_folder(paths)
         refuse_changed_training(plan, paths, again=again, from_start=from_start)
         plan_hash = save_plan(plan, paths)
@@ -255,6 +260,7 @@ class _Campaign:
             if done is None or again:
                 todo.append(spec)
             else:
+                link_counted(self.paths.run(spec.run), spec.hash)
                 self.listener.skipped(spec, changes_since(self.paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
                 if self.from_start and len(self.plan.runs) == 1:
                     self.listener.noted(f"{spec.run}: {FINISHED}")
@@ -333,7 +339,7 @@ class _Campaign:
                 raise
             end = CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}")
         if self.interrupts.stop_requested():
-            end = CampaignEnd(interrupted=True)
+            end = CampaignEnd(interrupted=True, jobs_left=loop.jobs_left)
         elif end == CampaignEnd() and loop.set_aside:
             end = CampaignEnd(jobs_ended=next(iter(loop.set_aside.values())))
         elif end == CampaignEnd() and loop.out_of_budget:
@@ -406,14 +412,21 @@ class _JobView:
 
     campaign: _Campaign
     schedule: Schedule
+    positions: dict[str, int] = field(default_factory=dict)
+    """Of runs, in the order in which they were submitted first."""
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
         self.campaign.listener.resumes(spec, resumption)
 
+    def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None:
+        again = f", attempt {attempt.number}" if attempt.number > 1 else ""
+        self.noted(f"[{self._position(spec)}/{self.campaign._state.count}] {spec.run}: submitted as job {job}{again}")
+
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None:
-        count = self.campaign._state.count
-        position = min(count, count - self.schedule.num_left + 1)
-        self.campaign.listener.started(spec, attempt.number, position, count)
+        self.campaign.listener.started(spec, attempt.number, self._position(spec), self.campaign._state.count)
+
+    def _position(self, spec: RunSpec) -> int:
+        return self.positions.setdefault(spec.run, len(self.positions) + 1)
 
     def progress(self, flight: Flight, progress: Progress, elapsed_s: float, others: Sequence[Flight]) -> None:
         spec = flight.spec
@@ -428,17 +441,33 @@ class _JobView:
             step=progress.step,
             total_steps=progress.total,
             phase=progress.phase,
+            waits="",
             elapsed_s=elapsed_s,
             quiet_s=None,
-            others="; ".join(f"{one.spec.run}: {one.text}" for one in others),
+            others=_others_text(others),
             **_eta_fields(run_left, self.schedule.time_left(current)),
         )
 
     def noted(self, text: str) -> None:
         self.campaign.listener.noted(text)
 
-    def waits(self, spec: RunSpec, text: str) -> None:
-        self.campaign._publish(run=spec.run, group=spec.group, repeat=spec.repeat, attempt=None, phase=text, step=None, elapsed_s=0.0)
+    def waits(self, flight: Flight, others: Sequence[Flight]) -> None:
+        self.waits_for(flight.spec, flight, attempt=flight.attempt.number, others=_others_text(others))
+
+    def waits_for(self, spec: RunSpec, job: FollowedJob, **more: object) -> None:
+        """Neither step nor time to go: those of an earlier start of the job are not its own."""
+        self.campaign._publish(
+            run=spec.run,
+            group=spec.group,
+            repeat=spec.repeat,
+            total_steps=spec.steps,
+            step=None,
+            phase="",
+            waits=job.text,
+            elapsed_s=max(0.0, time.time() - job.waits_since_t) if job.waits_since_t else 0.0,
+            quiet_s=None,
+            **{"attempt": None, **_eta_fields(RunEstimate(), None), **more},
+        )
 
     def follows(self, state: LiveState) -> None:
         """What the program in the job has published, by the counts of this invocation."""
@@ -450,6 +479,10 @@ class _JobView:
 
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
         self.campaign._ended(spec, attempt, outcome)
+
+
+def _others_text(others: Sequence[Flight]) -> str:
+    return "; ".join(f"{one.spec.run}: {one.text}" for one in others)
 
 
 def _eta_fields(run: RunEstimate, campaign: TimeLeft | None) -> dict[str, object]:

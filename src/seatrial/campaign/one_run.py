@@ -32,7 +32,7 @@ from seatrial.launch.places import AllocatedRun, allocate
 from seatrial.launch.prepare import masked_spec, planned_variables, prepare_attempt, write_log_header
 from seatrial.machine.provenance import gather_provenance, with_host_facts
 from seatrial.records.attempt import HostFacts, Provenance
-from seatrial.records.codec import to_json
+from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
 from seatrial.records.outcome import Resumption, RunOutcome
 from seatrial.records.plan import SLURM, RunSpec
@@ -136,12 +136,27 @@ def close_attempt(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
     outcome = with_resumption(outcome, attempt)
     write_json_durably(attempt.outcome, to_json(outcome))
     run = RunPaths(attempt.folder.parent)
-    # An interrupted attempt does not hide the files of the one that counts.
-    if outcome.outcome.is_cut_short and any(old.outcome.exists() for old in run.attempts() if old.number < attempt.number):
-        return outcome
-    with contextlib.suppress(OSError):
-        link_current(run, attempt)
+    newest = next(reversed(run.attempts()), attempt)
+    # A job of the plan as it was may end after the run was started again.
+    link_counted(run, outcome.hash if newest.number == attempt.number else _hash_of(newest) or outcome.hash)
     return outcome
+
+
+def link_counted(run: RunPaths, hash: str) -> None:
+    """Show the files of the attempt that reports show of the run with this hash: an interrupted one does not hide the result of an
+    earlier one, and of the same spec the last counts."""
+    same = [attempt for attempt in run.attempts() if _hash_of(attempt) == hash]
+    outcomes = {attempt.number: from_json_or_none(RunOutcome, files.read_json(attempt.outcome)) for attempt in same}
+    ended = [attempt for attempt in same if (found := outcomes[attempt.number]) and not found.outcome.is_cut_short]
+    shown = next(reversed(ended or same), None)
+    if shown is not None:
+        with contextlib.suppress(OSError):
+            link_current(run, shown)
+
+
+def _hash_of(attempt: AttemptPaths) -> str:
+    stored = files.read_json(attempt.outcome) or files.read_json(attempt.spec)
+    return str(stored.get("hash", "")) if isinstance(stored, dict) else ""
 
 
 def link_current(run: RunPaths, attempt: AttemptPaths) -> None:

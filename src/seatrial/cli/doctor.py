@@ -38,13 +38,14 @@ from seatrial.core.text import count
 from seatrial.machine import slurm
 from seatrial.preflight.definitions import OK, REFUSED, WARNING, HostRow, HostsExamined, Section, folded, hosts_text, status
 from seatrial.records.codec import to_json
-from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, SlurmSpec
+from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, SiteSpec, SlurmSpec
 from seatrial.report.text import can_encode
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from seatrial.preflight.definitions import Need
+    from seatrial.preflight.slurm_smoke import NodeTask
     from seatrial.records.caution import Check
 
 EXAMPLES = {
@@ -60,6 +61,7 @@ MARKS = {OK: "✓", WARNING: "!", REFUSED: "✗"}
 PLAIN_MARKS = {OK: "ok", WARNING: "!", REFUSED: "X"}
 STYLES = {OK: "", WARNING: "yellow", REFUSED: "red", "": "bold"}
 NOT_CHECKED = "·"
+ACTIVATION = "SEATRIAL_ACTIVATION"
 
 PlanToCheck = Annotated[
     Path | None, typer.Argument(metavar="[PLAN]", help="A plan, whose needs are checked too; without one, this host in general.")
@@ -168,6 +170,8 @@ def _need(plan: Path | None, set: Overrides, out: Path | None, kind: str | None,
 
     if kind is not None and kind != SLURM:
         raise UsageError(f"--place {kind}: only slurm has checks of its own; leave it out")
+    if plan is None and site is not None:
+        raise UsageError("--site needs a PLAN: what the site says counts for its runs")
     if plan is None:
         jobs = (_two_nodes(),) if kind else ()
         return Need(output=out or Path.cwd(), jobs=jobs)
@@ -181,13 +185,34 @@ def _two_nodes() -> PlaceSpec:
 
 
 def _try_jobs(need: Need) -> tuple[Section, ...]:
-    """Small jobs, of as many nodes as the plan's."""
-    from seatrial.launch.agents import module_argv
-    from seatrial.preflight.slurm_smoke import NODE_MODULE, try_jobs
+    """Small jobs, of as many nodes as the plan's, in the environment that its ranks will have."""
+    from seatrial.preflight.slurm_smoke import try_jobs
 
     folder = next(path for path in (need.output.absolute(), *need.output.absolute().parents) if path.is_dir())
-    checks = [check for place in need.jobs[:1] for check in try_jobs(place, folder, module_argv(NODE_MODULE, place.python))]
+    site = need.runs[0].site if need.runs else None
+    checks = [check for place in need.jobs[:1] for check in try_jobs(place, folder, node_task(place, site, folder))]
     return (Section(subject="jobs", checks=tuple(checks)),)
+
+
+def node_task(place: PlaceSpec, site: SiteSpec | None, folder: Path) -> NodeTask:
+    from seatrial.launch.agents import module_argv
+    from seatrial.launch.launchers.commands import activation_script
+    from seatrial.launch.transports.srun import container_options
+    from seatrial.machine.network import interface_variables
+    from seatrial.preflight.slurm_smoke import NODE_MODULE, NodeTask
+
+    container = place.slurm.container if place.slurm else None
+    argv = module_argv(NODE_MODULE, (container.python if container else "") or place.python)
+    options = container_options(container, folder) if container else ()
+    if site is None:
+        return NodeTask(argv=argv, srun_options=options)
+    variables = {**interface_variables(site.interface), **site.env}
+    if not site.activate:
+        return NodeTask(argv=argv, srun_options=options, variables=variables)
+    # In a variable: the arguments of a process are there for all to read, and the lines may hold secrets.
+    activation = ("bash", "-c", f'eval "${ACTIVATION}"', "bash")
+    variables[ACTIVATION] = activation_script(site, variables)
+    return NodeTask(argv=argv if container else (*activation, *argv), srun_options=options, activation=activation, variables=variables)
 
 
 def place_of(need: Need, hostfile: Path | None, interface: str | None) -> PlaceSpec | None:

@@ -36,8 +36,8 @@ class PlainView:
     def __init__(self, console: Console, heartbeat_s: float = PLAIN_HEARTBEAT_S) -> None:
         self._console = console
         self._heartbeat_s = heartbeat_s
-        self._position = ""
-        self._printed_run: tuple[str | None, int | None] = (None, None)
+        self._positions: dict[str, str] = {}
+        self._printed_run: tuple[object, ...] = ()
         self._printed_s = 0.0
         self._printed_alarm = self._printed_others = ""
         self.failed = 0
@@ -57,13 +57,13 @@ class PlainView:
         self._print_line(text)
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
-        self._position = f"[{position}/{count}]"
+        self._positions[spec.run] = f"[{position}/{count}] "
         again = f", attempt {attempt}" if attempt > 1 else ""
-        self._print_line(f"{self._position} {spec.run}: started{again}")
+        self._print_line(f"{self._positions[spec.run]}{spec.run}: started{again}")
 
     def progress(self, state: LiveState) -> None:
-        if (state.run, state.attempt) != self._printed_run:
-            self._printed_run, self._printed_s = (state.run, state.attempt), 0.0
+        if _kind_of(state) != self._printed_run:
+            self._printed_run, self._printed_s = _kind_of(state), 0.0
         # Kept from run to run: an alarm of the run before is not printed again under the next one's name.
         if state.alarm != self._printed_alarm:
             self._printed_alarm = state.alarm
@@ -78,13 +78,12 @@ class PlainView:
             self._print_line(heartbeat_line(state))
 
     def stopping(self, spec: RunSpec) -> None:
-        self._print_line(
-            f"{self._position} {spec.run}: stopping, up to {format_duration(spec.limits.soft_s + spec.limits.term_s)} for it to end by "
-            "itself; Ctrl-C again kills it at once"
-        )
+        longest = format_duration(spec.limits.soft_s + spec.limits.term_s)
+        position = self._positions.get(spec.run, "")
+        self._print_line(f"{position}{spec.run}: stopping, up to {longest} for it to end by itself; Ctrl-C again kills it at once")
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
-        self._print_line(f"{self._position} {end_line(spec, outcome, measured)}")
+        self._print_line(f"{self._positions.get(spec.run, '')}{end_line(spec, outcome, measured)}")
         if outcome.outcome not in (Outcome.OK, Outcome.INTERRUPTED):
             self.failed += 1
             self._print_failure(outcome)
@@ -113,10 +112,10 @@ class ChangesView(PlainView):
         self._printed_change: tuple[object, ...] | None = None
 
     def progress(self, state: LiveState) -> None:
-        change = (state.run, state.attempt, state.finished, state.failed)
+        change = (state.run, state.attempt, state.finished, state.failed, state.waits)
         if change != self._printed_change:
             self._printed_change = change
-            self._printed_run, self._printed_s = (state.run, state.attempt), state.elapsed_s
+            self._printed_run, self._printed_s = _kind_of(state), state.elapsed_s
             self._print_line(state_line(state))
         super().progress(state)
 
@@ -168,6 +167,11 @@ def live_view(console: Console, heartbeat_s: float | None = None) -> Iterator[Pl
         yield view
 
 
+def _kind_of(state: LiveState) -> tuple[object, ...]:
+    """What its seconds are counted for."""
+    return state.run, state.attempt, bool(state.waits)
+
+
 def state_line(state: LiveState) -> str:
     """The state in one line, without bars."""
     if state.over:
@@ -178,7 +182,9 @@ def state_line(state: LiveState) -> str:
 
 
 def heartbeat_line(state: LiveState) -> str:
-    """The seeds' line about the run under way, and the campaign's progress."""
+    """The seeds' line about the run under way, and the campaign's progress; of a run that waits, its job's state."""
+    if state.waits:
+        return f"[INFO] heartbeat {run_title(state)}: {state.waits}, {format_duration(state.elapsed_s)} · {_campaign(state)}"
     remain_steps = max(state.total_steps - 1 - state.step, 0) if state.total_steps is not None and state.step is not None else None
     eta = UNKNOWN if state.run_eta_s is None else f"{format_hms(state.run_eta_s)}({state.run_eta_s:.1f}s)"
     fields = {
@@ -217,6 +223,8 @@ def end_line(spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -
 
 
 def _run_right(state: LiveState) -> str:
+    if state.waits:
+        return f"{state.waits}, {format_duration(state.elapsed_s)}"
     steps = "no step yet" if state.step is None else f"step {state.step}"
     if state.step is not None and state.total_steps:
         steps += f" of {state.total_steps}"

@@ -259,6 +259,8 @@ def _print_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan, 
         console.print(f"--only: {len(plan.selected)} of the plan's {len(plan.runs)} runs; the verdict is on these.", markup=False)
     if reason := _why_it_ended(end):
         console.print(f"{reason}: {end.left} of {len(plan.runs)} runs left; {remedy}.", style="yellow", markup=False)
+    if end.jobs_left:
+        console.print(f"{end.jobs_left}.", style="yellow", markup=False, soft_wrap=True)
 
 
 def _why_it_ended(end: CampaignEnd) -> str:

@@ -22,7 +22,8 @@ from seatrial.records.codec import from_json_or_none
 from seatrial.records.results import LiveState
 
 if TYPE_CHECKING:
-    from seatrial.core.paths import AttemptPaths, CampaignPaths
+    from seatrial.core.paths import AttemptPaths, CampaignPaths, JobPaths
+    from seatrial.observe.progress import ProgressReader
     from seatrial.records.results import LiveState
 
 EXAMPLES = {
@@ -36,6 +37,8 @@ EXAMPLES = {
 NOT_RUNNING = " (not running now)"
 POLL_S = 1.0
 FOLLOW_POLL_S = 0.3
+# Of jobs that only their files tell of: as often as ranks write heartbeats.
+JOBS_POLL_S = 5.0
 # A progress bar ends its line with a carriage return, and is shown as it moves.
 LONGEST_LINE = 1 << 20
 """A longer one is printed in parts, so that an endless one is never held in memory."""
@@ -61,7 +64,8 @@ def watch(out: Folder, once: Once = False, web: Web = False, port: Port = None, 
 
     Bars in a terminal; into a pipe or a file a line for each change, and one every 30 s of a run.
 
-    Reads files only and disturbs nothing. Ends when the campaign does; the page of --web stays until interrupted.
+    Reads files only and disturbs nothing. Ends when the campaign does; the page of --web stays until interrupted. Slurm jobs that no
+    harness follows are shown by their own heartbeats.
     """
     if once and web:
         raise UsageError("--once prints one line and ends, --web serves a page until it is interrupted: leave one of them out")
@@ -78,6 +82,8 @@ def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
 
     state = _read_state(paths.progress)
     owner = read_owner(paths)
+    if owner is None and _watch_jobs(paths, once):
+        return 0
     if once or owner is None:
         print(state_line(state) if state.over or owner else f"{state_line(state)}{NOT_RUNNING}")
         return 0
@@ -90,6 +96,57 @@ def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
             state = _read_state(paths.progress)
     print(state_line(state) if state.over else f"{state_line(state)}{NOT_RUNNING}")
     return 0
+
+
+def _watch_jobs(paths: CampaignPaths, once: bool) -> bool:
+    """Print how the jobs go on that no harness follows, until there is none or a harness is back; False where there are none."""
+    from seatrial.campaign.lock import read_owner
+
+    readers: dict[Path, ProgressReader] = {}
+    printed: list[str] = []
+    while lines := _job_lines(paths, readers):
+        if lines != printed:
+            print(*lines, sep="\n", flush=True)
+        printed = lines
+        if once or read_owner(paths) is not None:
+            return True
+        time.sleep(JOBS_POLL_S)
+    return bool(printed)
+
+
+def _job_lines(paths: CampaignPaths, readers: dict[Path, ProgressReader]) -> list[str]:
+    found = [_job_line(attempt, readers) for run in paths.runs() for attempt in run.attempts() if _is_open_job(attempt)]
+    held = paths.open_allocation()
+    return [f"between runs · {_number(held)}"] if held and not found else found
+
+
+def _is_open_job(attempt: AttemptPaths) -> bool:
+    return not attempt.outcome.exists() and (attempt.job.exists() or attempt.job_script.exists())
+
+
+def _number(paths: JobPaths) -> str:
+    job = files.read_json(paths.job)
+    number = f"job {job['job']}" if isinstance(job, dict) and job.get("job") else "a job of unknown number"
+    return f"{number}, which no harness follows: `seatrial run` picks it up"
+
+
+def _job_line(attempt: AttemptPaths, readers: dict[Path, ProgressReader]) -> str:
+    """By the attempt's own files: `base_r1: step 41 of 100, heartbeat 2.0 s ago · job 4711, which no harness follows: …`."""
+    from seatrial.collect.attempt_files import read_spec
+    from seatrial.core.text import format_duration
+    from seatrial.observe.progress import ProgressReader
+    from seatrial.report.text import one_line
+
+    spec = read_spec(attempt)[0]
+    if not attempt.job_start.exists() or spec is None:
+        how = "not started yet"
+    else:
+        found = readers.setdefault(attempt.folder, ProgressReader(spec, attempt)).read()
+        steps = "no step yet" if found.step is None else f"step {found.step}" + (f" of {found.total}" if found.total else "")
+        beats_t = [rank.heartbeat_t for rank in found.rank_states]
+        ago = f", heartbeat {format_duration(max(0.0, time.time() - min(beats_t)))} ago" if beats_t else ", no heartbeat"
+        how = f"{steps}{ago}"
+    return one_line(f"{attempt.run}: {how} · {_number(attempt)}")
 
 
 def _read_state(path: Path) -> LiveState:

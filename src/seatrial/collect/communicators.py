@@ -1,8 +1,9 @@
-"""The process groups that ranks trained in: backend, size and transport.
+"""The process groups that ranks trained in: backend, size and transport; and whether anything shows that they trained together.
 
-In: `process_group` events of the probe, and NCCL's own lines (NCCL_DEBUG=INFO) in the logs of all hosts. Out: a `Communicator` for each
-rank that is known; of a script without the probe those that NCCL names. How NCCL's ranks are connected is only in its lines: without them
-it is unknown.
+In: `process_group` events of the probe, NCCL's own lines (NCCL_DEBUG=INFO) in the logs of all hosts, and the TCP connections between ranks
+that the agents saw. Out: a `Communicator` for each rank that is known; of a script without the probe those that NCCL names. How NCCL's
+ranks are connected is only in its lines: without them it is unknown. Ranks of which nothing shows that they trained together are a caution,
+as a launcher's variables only say what was meant.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from seatrial.collect.attempt_files import read_record
 from seatrial.collect.effective import Effective
 from seatrial.collect.events import events_of_kind
 from seatrial.collect.launcher_log import host_logs
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count
+from seatrial.machine.network import GLOO_VARIABLE, NCCL_VARIABLE, interface_variables, is_loopback, match_nccl_interfaces
 from seatrial.records.attempt import Attempt
-from seatrial.records.caution import Caution
+from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, WORLD_UNKNOWN, Caution
 from seatrial.records.events import PROCESS_GROUP
-from seatrial.records.launch import Communicator
+from seatrial.records.launch import Communicator, ObservedRanks
 
 # NCCL connects at the first collectives, near the beginning of a log.
 HEAD_BYTES = 16 * MIB
@@ -33,6 +36,11 @@ _COMMUNICATOR = re.compile(rb"NCCL INFO [^\n]*\bcomm 0x[0-9a-f]+ rank (\d{1,7}) 
 _CHANNEL = re.compile(
     rb"NCCL INFO Channel \d+(?:/\d+)? : (\d{1,7})\[[^\]\n]*\] -> (\d{1,7})\[[^\]\n]*\] (\[receive\] )?[^\n]*?via (NET/\w+|P2P|SHM)"
 )
+# `NCCL INFO Using network Socket`, or IB, or a plugin's name.
+_NETWORK = re.compile(rb"NCCL INFO Using network ([^\r\n]{1,40})")
+# `NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>`, `NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>`
+_SOCKETS = re.compile(rb"NCCL INFO (?:Bootstrap|NET/Socket) ?: Using ([^\r\n]{1,400})")
+_SOCKET = re.compile(rb"(?:\[\d+\])?([A-Za-z0-9_.-]{1,15}):[^\s<]+<\d+>")
 BACKEND_OPTION = re.compile(r"--(?:ddp[_-]|dist[_-]|distributed[_-])?backend(?:=|$)(.*)")
 BACKEND_SETTINGS = ("backend", "ddp_backend", "dist_backend", "distributed_backend")
 
@@ -45,6 +53,10 @@ class NcclLines:
     """Rank → the largest communicator that it was in."""
     transports: dict[int, set[str]] = field(default_factory=dict)
     """Rank → how it is connected to others."""
+    networks: set[str] = field(default_factory=set)
+    """Between hosts: `Socket`, `IB`, or a plugin's name."""
+    interfaces: set[str] = field(default_factory=set)
+    """Of its sockets."""
 
     def add(self, text: bytes) -> None:
         for match in _COMMUNICATOR.finditer(text):
@@ -53,22 +65,33 @@ class NcclLines:
         for match in _CHANNEL.finditer(text):
             # The receiver of a network connection logs it too.
             self.transports.setdefault(int(match[2] if match[3] else match[1]), set()).add(match[4].decode())
+        self.networks |= {match[1].decode(errors="replace").strip() for match in _NETWORK.finditer(text)}
+        self.interfaces |= {name.decode() for match in _SOCKETS.finditer(text) for name in _SOCKET.findall(match[1])}
 
     def transport(self, rank: int) -> str:
         return ", ".join(sorted(self.transports.get(rank, ())))
 
 
-def read_communicators(attempt: Attempt) -> tuple[Communicator, ...]:
+@dataclass(frozen=True, kw_only=True)
+class ProcessGroups:
+    """What is known of the groups that the ranks of an attempt trained in."""
+
+    communicators: tuple[Communicator, ...] = ()
     """By rank; of a rank that had several groups the last."""
+    nccl: NcclLines = field(default_factory=NcclLines)
+
+
+def read_process_groups(attempt: Attempt) -> ProcessGroups:
     paths = AttemptPaths(Path(attempt.folder))
     reported = {one.rank: one for path in paths.all_events() for one in _reported(path, attempt)}
-    if not (any("nccl" in one.backend for one in reported.values()) or _asks_nccl_for_lines(attempt)):
-        return tuple(reported[rank] for rank in sorted(reported))
+    has_nccl = any("nccl" in one.backend for one in reported.values())
+    if not (has_nccl or _asks_nccl_for_lines(attempt) or (not reported and attempt.spec.place.ranks > 1)):
+        return ProcessGroups(communicators=tuple(reported[rank] for rank in sorted(reported)))
     lines = read_nccl_lines(log.path for log in host_logs(paths))
     if not reported:
         found = (Communicator(rank=rank, backend="nccl", size=size, transport=lines.transport(rank)) for rank, size in lines.sizes.items())
-        return tuple(sorted(found, key=lambda one: one.rank))
-    return tuple(_with_transport(reported[rank], lines) for rank in sorted(reported))
+        return ProcessGroups(communicators=tuple(sorted(found, key=lambda one: one.rank)), nccl=lines)
+    return ProcessGroups(communicators=tuple(_with_transport(reported[rank], lines) for rank in sorted(reported)), nccl=lines)
 
 
 def _reported(path: Path, attempt: Attempt) -> Iterator[Communicator]:
@@ -94,9 +117,31 @@ def read_nccl_lines(logs: Iterator[Path]) -> NcclLines:
     return found
 
 
-def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator]) -> Iterator[Caution]:
-    """A backend other than the one that the plan or the command names, and NCCL that only ever saw single ranks."""
-    planned, asked = attempt.spec.place.ranks, requested_backend(attempt)
+def are_connected(attempt: AttemptPaths, ranks: int) -> bool:
+    """Whether the TCP connections that the agents saw between processes of ranks join all `ranks` of them. Both ends must have been seen:
+    where an address is translated on the way, or a look came too late, nothing is known."""
+    ends: dict[tuple[str, str, str], int] = {}
+    joined = {rank: {rank} for rank in range(ranks)}
+    for log in host_logs(attempt):
+        observed, _ = read_record(ObservedRanks, AttemptPaths(log.path.parent).observed_ranks)
+        for one in observed.connections if observed else ():
+            # A loopback address is another one on each host.
+            within = log.host if is_loopback(one.local.rpartition(":")[0]) else ""
+            ends[within, one.local, one.remote] = one.rank
+    for (within, local, remote), rank in ends.items():
+        other = ends.get((within, remote, local))
+        if rank in joined and other in joined and joined[rank] is not joined[other]:
+            joined[rank] |= joined[other]
+            joined.update(dict.fromkeys(joined[rank], joined[rank]))
+    return len(joined[0]) == ranks
+
+
+def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -> Iterator[Caution]:
+    """A backend or a network other than the one that the plan, the site or the command names, communicators smaller than planned, and
+    `ranks` of which nothing shows that they trained together."""
+    planned, asked, communicators = attempt.spec.place.ranks, requested_backend(attempt), groups.communicators
+    if difference := network_difference(attempt, groups):
+        yield Caution(kind=OTHER_NETWORK, text=f"{difference}: its collectives are not those that were to be measured.")
     backends = sorted({one.backend for one in communicators})
     if asked and backends and not any(asked in backend for backend in backends):
         yield Caution(
@@ -105,12 +150,44 @@ def communicator_cautions(attempt: Attempt, communicators: Sequence[Communicator
             text=f"Backend {asked} was requested, and the process group used {', '.join(backends)}: its collectives are not those that "
             "were to be measured.",
         )
-    if planned > 1 and communicators and all(one.size == 1 and one.backend == "nccl" for one in communicators):
+    largest = max((one.size for one in communicators), default=0)
+    if communicators and largest < planned:
         yield Caution(
-            kind="single_rank_communicators",
-            numbers={"planned": planned},
-            text=f"NCCL logged communicators of one rank only, and the plan has {count(planned, 'rank')}: they may have trained alone.",
+            kind=SMALLER_WORLD,
+            numbers={"planned": planned, "largest": largest},
+            text=f"The largest communicator that was logged has {count(largest, 'rank')}, and the plan has {planned}: they may not have "
+            "trained together.",
         )
+    paths = AttemptPaths(Path(attempt.folder))
+    # Bundled trainers report their group themselves, and `dummy` has none. Runs of the original scripts were not started by an agent.
+    is_foreign = attempt.spec.workload.script is not None and paths.command.exists()
+    if not communicators and ranks > 1 and is_foreign and not are_connected(paths, ranks):
+        yield Caution(
+            kind=WORLD_UNKNOWN,
+            numbers={"ranks": ranks},
+            text=f"Nothing shows that the {ranks} ranks trained together: no rank reported its process group, and no TCP connections that "
+            "join them all were seen. Import the probe, or set NCCL_DEBUG=INFO.",
+        )
+
+
+def network_difference(attempt: Attempt, groups: ProcessGroups) -> str:
+    """What the plan or the site says of the network, and what ranks report instead; empty where they agree, and where nothing is known."""
+    spec, used, sockets = attempt.spec, groups.nccl.networks, sorted(groups.nccl.interfaces)
+    asked = {**(spec.site.env if spec.site else {}), **spec.env}
+    has_ib = any(network.upper().startswith("IB") for network in used)
+    networks = " and ".join(sorted(used))
+    if used and (net := asked.get("NCCL_NET")) and not any(network.casefold() == net.casefold() for network in used):
+        return f"NCCL_NET={net} was set, and NCCL used {networks}"
+    if used and asked.get("NCCL_IB_DISABLE") in ("0", "1") and has_ib == (asked["NCCL_IB_DISABLE"] == "1"):
+        return f"NCCL_IB_DISABLE={asked['NCCL_IB_DISABLE']} was set, and NCCL used {networks}"
+    pattern = asked.get(NCCL_VARIABLE) or spec.place.interface or (spec.site.interface if spec.site else "")
+    if pattern and (others := [name for name in sockets if name not in match_nccl_interfaces(pattern, sockets)]):
+        return f"Interface {pattern} was named, and NCCL used {', '.join(others)}"
+    named = asked.get(GLOO_VARIABLE) or interface_variables(pattern).get(GLOO_VARIABLE)
+    gloo = sorted({one.interface for one in groups.communicators if "gloo" in one.backend and one.interface})
+    if named and gloo and gloo != [named]:
+        return f"Interface {named} was named, and gloo was given {', '.join(gloo)}"
+    return ""
 
 
 def effective_backend(attempt: Attempt, communicators: Sequence[Communicator]) -> Effective:

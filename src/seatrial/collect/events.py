@@ -10,6 +10,7 @@ rejects is read line by line. Both ways give equal tables where both can read.
 
 from __future__ import annotations
 
+import glob
 import io
 import json
 import math
@@ -107,8 +108,10 @@ def _is_readable(path: Path) -> bool:
 
 
 def _read_together(paths: Sequence[Path]) -> pl.DataFrame | None:
+    # polars takes a path for a pattern: `[1-2]` in the user's folder would match nothing, or another folder.
+    names = [glob.escape(str(path)) for path in paths]
     try:
-        return pl.scan_ndjson(list(paths), schema=SCHEMA).collect() if len(paths) > 1 else pl.read_ndjson(paths[0], schema=SCHEMA)
+        return pl.scan_ndjson(names, schema=SCHEMA).collect() if len(names) > 1 else pl.read_ndjson(names[0], schema=SCHEMA)
     except (*REJECTED, OSError):
         return None
 

@@ -23,7 +23,7 @@ import polars as pl
 
 from seatrial.collect.attempt_files import read_record
 from seatrial.collect.bounded_lines import LineIndex
-from seatrial.collect.communicators import communicator_cautions, effective_backend, read_communicators
+from seatrial.collect.communicators import communicator_cautions, effective_backend, read_process_groups
 from seatrial.collect.effective import read_effective
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
 from seatrial.collect.events import (
@@ -121,11 +121,12 @@ def _read_small(path: Path) -> bytes:
 def read_steps(attempt: Attempt, ahead: ReadAhead = NOTHING) -> StepTables:
     """The attempt's step tables, possibly empty; `ahead` is what was read already."""
     tables = _read_tables(attempt, ahead)
-    communicators = read_communicators(attempt)
+    groups = read_process_groups(attempt)
+    communicators = groups.communicators
     tables = replace(
         tables,
         effective={**effective_backend(attempt, communicators), **tables.effective},
-        cautions=(*tables.cautions, *communicator_cautions(attempt, communicators)),
+        cautions=(*tables.cautions, *communicator_cautions(attempt, groups, max(attempt.spec.place.ranks, tables.world_size))),
     )
     signs = read_slow_signs(attempt, tables.effective)
     debug = read_debug_settings(attempt, tables.effective)

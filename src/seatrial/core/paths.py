@@ -90,6 +90,7 @@ class AttemptPaths(JobPaths):
     spec = _InFolder("spec.json")
     settings = _InFolder("settings.json")
     command = _InFolder("command.sh")
+    activation = _InFolder("activate.sh")
     agent_order = _InFolder("agent.json")
     agent_log = _InFolder("agent.log")
     call = _InFolder("call.json")

@@ -1,5 +1,5 @@
 """Findings beside the criteria, each with its evidence: winner, stability and its causes, drift, leaks, stragglers, steady state, slow
-steps, failures, debug settings.
+steps, failures, debug settings, whether the ranks trained together.
 
 In: the campaign's facts. Out: findings without a criterion, the gravest first. None of them changes the exit code; for that, a plan names
 the metric in a criterion. A few runs are listed one by one, many with the same finding together.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import count, format_duration, format_number
 from seatrial.judge.advice import cause_advice, causes_seen
 from seatrial.judge.cross_run_criteria import drift_evidence
@@ -32,6 +33,7 @@ from seatrial.judge.evidence import (
     trend_evidence,
     window_text,
 )
+from seatrial.records.caution import SMALLER_WORLD, WORLD_UNKNOWN
 from seatrial.records.measure import (
     DebugSetting,
     GroupStability,
@@ -89,6 +91,7 @@ def statements(facts: Facts) -> tuple[Finding, ...]:
         *cause_statements(facts),
         *drift_statement(facts),
         *debug_statements(facts),
+        *process_group_statements(facts),
         *steady_statements(facts),
         *slow_step_statements(facts),
         *winner_statement(facts),
@@ -437,6 +440,27 @@ def _debug_evidence(run: MeasuredRun, setting: DebugSetting) -> Evidence:
     file, _, line = setting.source.partition(":")
     window = f"line {line}" if line else run_window(run)[0]
     return Evidence(subject=run.attempt.spec.run, name=setting.name, value=setting.value, file=attempt_file(run, file), window=window, n=1)
+
+
+def process_group_statements(facts: Facts) -> Iterator[Finding]:
+    """Runs of which it is unknown whether their ranks trained together."""
+    together: dict[tuple[str, str], list[MeasuredRun]] = {}
+    for run in facts.ok:
+        for caution in run.measure.cautions if run.measure else ():
+            if caution.kind in (WORLD_UNKNOWN, SMALLER_WORLD):
+                together.setdefault((caution.kind, caution.text), []).append(run)
+    for position, ((kind, text), runs) in enumerate(together.items(), start=1):
+        file = ATTEMPT_FILES.observed_ranks.name if kind == WORLD_UNKNOWN else ATTEMPT_FILES.launcher_log.name
+        yield Finding(
+            id="process_group" if len(together) == 1 else f"process_group-{position}",
+            kind="process_group",
+            verdict=Verdict.INCONCLUSIVE,
+            text=f"{text} ({listed([run.attempt.spec.run for run in runs])})",
+            evidence=tuple(
+                Evidence(subject=run.attempt.spec.run, name="ranks", value=run.attempt.spec.place.ranks, file=attempt_file(run, file), n=1)
+                for run in runs
+            ),
+        )
 
 
 def steady_statements(facts: Facts) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ wins.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,15 @@ from seatrial.core.paths import BY_HAND, AttemptPaths
 from seatrial.core.shell import export_lines, find_program, quote
 from seatrial.core.tables import format_cell
 from seatrial.launch.launchers import allocation_for_node, node_paths
-from seatrial.launch.launchers.commands import command_for, environment, portable_environment, rank_log_folder, variables_set_by_launcher
+from seatrial.launch.launchers.commands import (
+    SHELL_NAME,
+    activation_script,
+    command_for,
+    environment,
+    portable_environment,
+    rank_log_folder,
+    variables_set_by_launcher,
+)
 from seatrial.launch.transports.select import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments
@@ -52,8 +59,6 @@ _COMES_WITH = {
     "accelerate": "install it (pip install accelerate)",
     **dict.fromkeys(("deepspeed", "ds"), "install DeepSpeed (pip install 'seatrial[stage1]')"),
 }
-# Names that a shell accepts; a process may have variables with any other, and those reach the ranks but no script.
-_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # One rank that fails ends the others, as the agent does; bash gives background processes no terminal interrupt, so it is passed on.
 _SEVERAL_RANKS_HEAD = """\
 pids=()
@@ -116,6 +121,8 @@ def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller:
     # The plan's interpreter is on the hosts, and need not be here.
     if not node or command.argv[0] != spec.place.python:
         command = resolve_program(command, caller)
+    if is_activated(spec):
+        command = replace(command, argv=("bash", str(attempt.activation), *command.argv))
     own = node_paths(attempt, node)
     return AgentOrder(
         command=command,
@@ -133,6 +140,12 @@ def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller:
     )
 
 
+def is_activated(spec: RunSpec) -> bool:
+    """Whether the ranks are started after the site's lines. An image has an environment of its own, and the job around it had them."""
+    in_image = spec.place.slurm is not None and spec.place.slurm.container is not None
+    return spec.site is not None and bool(spec.site.activate) and not in_image
+
+
 def _write_common(
     spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, command: Command, caller: Mapping[str, str]
 ) -> dict[str, str]:
@@ -146,7 +159,12 @@ def _write_common(
     write_json(attempt.spec, to_json(masked_spec(spec)))
     planned = planned_variables(spec)
     masked = [_masked(recorded[name], planned.get(name)) for name in sorted(recorded)]
-    write_json(attempt.environment, {"variables": to_json(masked)})
+    activated = {}
+    if spec.site is not None and is_activated(spec):
+        # The site's lines may export secrets.
+        write_text(attempt.activation, activation_script(spec.site, {*command.env, *command.ranks[0]}), PRIVATE_PROGRAM)
+        activated = {"activated": [mask_text(line) for line in spec.site.activate]}
+    write_json(attempt.environment, {"variables": to_json(masked), **activated})
     if spec.workload.module:
         write = write_private_json if masked_spec(spec).settings != spec.settings else write_json
         write(attempt.settings, to_json(spec.settings))
@@ -309,7 +327,7 @@ def _script_lines(command: Command, attempt: AttemptPaths, defaults: Mapping[str
     yield f"mkdir -p {shlex.quote(str(attempt.folder / BY_HAND))}"
     yield f"cd {shlex.quote(command.cwd)}"
     for name, value in sorted(defaults.items()):
-        if name not in command.env and _SHELL_NAME.fullmatch(name):
+        if name not in command.env and SHELL_NAME.fullmatch(name):
             yield f"export {name}=${{{name}-{shlex.quote(value)}}}"
     yield from export_lines(command.env)
     own = node_paths(attempt, node)

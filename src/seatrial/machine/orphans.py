@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from seatrial.core.files import read_json
 from seatrial.core.paths import ATTEMPT_NAME, BY_HAND, AttemptPaths
 from seatrial.core.private_files import NotPrivateError, read_private_json
 from seatrial.machine.processes import AGENT_MODULE, PROC, ZOMBIE, list_own_pids, list_pids, read_cmdline, read_environ, read_process
@@ -80,9 +81,18 @@ def belongs_to_attempt(folder: Path) -> PathFilter:
 
 
 def belongs_to_other_attempt(campaign: Path, attempt: Path) -> PathFilter:
-    """Paths of the campaign's attempts except this one; a campaign within another's folder is not one of its attempts."""
+    """Paths of the campaign's attempts except this one, and those of another Slurm job that are not over: where Slurm lets two jobs share
+    a node, both live. A campaign within another's folder is not one of its attempts."""
     any_attempt, this_one = _below(re.escape(os.fsencode(campaign)) + b"/[^/]+/" + ATTEMPT_NAME.encode()), belongs_to_attempt(attempt)
-    return lambda path: any_attempt(path) and not this_one(path)
+    depth = len(campaign.parts) + 2
+    return lambda path: any_attempt(path) and not this_one(path) and not _is_of_another_job(Path(*Path(os.fsdecode(path)).parts[:depth]))
+
+
+def _is_of_another_job(folder: Path) -> bool:
+    attempt = AttemptPaths(folder)
+    job = read_json(attempt.job)
+    of_another = isinstance(job, dict) and job.get("job") not in (None, os.environ.get("SLURM_JOB_ID"))
+    return of_another and not attempt.outcome.exists()
 
 
 def _below(pattern: bytes) -> PathFilter:

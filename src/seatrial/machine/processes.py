@@ -8,8 +8,10 @@ meanwhile.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import itertools
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,9 @@ CGROUPS = Path("/sys/fs/cgroup")
 IN_CGROUP = "in its cgroup"
 ON_HOST = "on this host"
 OOM_COUNTER = "oom_kill"
+_SOCKET = "socket:["
+# A state in /proc/net/tcp.
+_ESTABLISHED = "01"
 
 
 def read_boot_id(proc: Path = PROC) -> str:
@@ -131,6 +136,29 @@ def read_text(path: Path) -> str:
             return source.read().decode("utf-8", errors="replace")
     except (OSError, ValueError):
         return ""
+
+
+def read_connections(pid: int, proc: Path = PROC) -> set[tuple[str, str]]:
+    """Its established TCP connections: (own address and port, the other end's)."""
+    sockets: set[str] = set()
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(f"{proc}/{pid}/fd"):  # noqa: PTH208 (many of them)
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"{proc}/{pid}/fd/{descriptor}")  # noqa: PTH115
+                if target.startswith(_SOCKET):
+                    sockets.add(target[len(_SOCKET) : -1])
+    if not sockets:
+        return set()
+    lines = [line.split() for name in ("tcp", "tcp6") for line in read_text(proc / str(pid) / "net" / name).splitlines()[1:]]
+    return {(_endpoint(row[1]), _endpoint(row[2])) for row in lines if len(row) > 9 and row[3] == _ESTABLISHED and row[9] in sockets}
+
+
+def _endpoint(text: str) -> str:
+    """`0100007F:A307` → `127.0.0.1:41735`: words of 32 bits in the machine's own order. IPv4 in IPv6 is shown as IPv4."""
+    address, _, port = text.partition(":")
+    packed = b"".join(struct.pack("=I", int(address[at : at + 8], 16)) for at in range(0, len(address), 8))
+    found = ipaddress.ip_address(packed)
+    return f"{getattr(found, 'ipv4_mapped', None) or found}:{int(port, 16)}"
 
 
 class ProcessTree:

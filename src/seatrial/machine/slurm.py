@@ -6,16 +6,27 @@ failure, it is asked again later. Nothing is looked up in a database that may be
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 
 # A controller that is away lets its clients wait for a multiple of MessageTimeout, by default 10 s.
 TIMEOUT_S = 30.0
+POLL_S = 0.1
+START_S = 30.0
+"""From a job's start to its first step, agents on all nodes included; also how often Slurm looks at time limits."""
+OPTION_PREFIXES = ("SBATCH_", "SLURM_", "SLURMD_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
+# Where the cluster is, and who the user is there.
+KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})
+# Set by Slurm for the tasks of a job.
+GPUS_OF_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 LIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "RESIZING", "SIGNALING"})
 """States of a job that is not over."""
 QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -55,27 +66,54 @@ class Answer:
         return re.sub(r"^\w+: (?:error: )?", "", lines[-1]) if lines else f"exit code {self.returncode}"
 
 
-def call(argv: Sequence[str], text: str = "", timeout_s: float = TIMEOUT_S) -> Answer:
-    """Run one of Slurm's programs to its end, with `text` as its input and without the output formats that the user may have set."""
-    env = {name: value for name, value in os.environ.items() if not re.fullmatch(r"(?:SQUEUE|SACCT|SINFO)_\w+", name)}
+def environment(environ: Mapping[str, str], *, within_job: bool = False) -> dict[str, str]:
+    """For Slurm's programs: without the variables by which they take options that nobody typed (`SBATCH_PARTITION` counts before a line
+    of the script, `SQUEUE_FORMAT` changes what is read). Also without those of a job around this process, which a submitted job would
+    inherit, unless they are to act `within_job`."""
+    kept = KEPT if not within_job else {*KEPT, *(name for name in environ if name.startswith("SLURM_"))}
+    of_job = GPUS_OF_JOB if "SLURM_JOB_ID" in environ and not within_job else ()
+    return {name: value for name, value in environ.items() if name in kept or not (name.startswith(OPTION_PREFIXES) or name in of_job)}
+
+
+def call(
+    argv: Sequence[str],
+    text: str = "",
+    timeout_s: float = TIMEOUT_S,
+    *,
+    within_job: bool = False,
+    variables: Mapping[str, str] | None = None,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Answer:
+    """Run one of Slurm's programs to its end, with `text` as its input and `variables` on top of the environment; until the timeout, or
+    until `give_up` says so."""
     try:
         # In a session of its own: Ctrl-C in the terminal is for the harness, which decides what becomes of the jobs.
-        done = subprocess.run(
+        process = subprocess.Popen(
             argv,
-            input=text,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=timeout_s,
-            env=env,
-            check=False,
+            env={**environment(os.environ, within_job=within_job), **(variables or {})},
             start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return Answer(returncode=None, stderr=f"{argv[0]} did not answer within {timeout_s:.0f} s")
     except OSError as error:
         return Answer(returncode=None, stderr=f"{argv[0]} could not be started: {error.strerror}")
-    return Answer(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    until_m, unsent = time.monotonic() + timeout_s, text or None
+    with process:
+        while True:
+            try:
+                stdout, stderr = process.communicate(unsent, timeout=POLL_S)
+                return Answer(returncode=process.returncode, stdout=stdout, stderr=stderr)
+            except subprocess.TimeoutExpired:
+                unsent = None
+                if time.monotonic() > until_m or give_up():
+                    process.kill()
+                    return Answer(returncode=None, stderr=f"{argv[0]} did not answer within {timeout_s:.0f} s")
+
+
+Call = Callable[[Sequence[str]], Answer]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +126,8 @@ class JobStatus:
     """Why it waits, or why it ended."""
     nodes: str = ""
     comment: str = ""
+    queued_t: float = 0.0
+    """When it was put into the queue, the last time; 0 where that is unknown."""
 
     @property
     def is_over(self) -> bool:
@@ -98,13 +138,21 @@ class JobStatus:
         return self.state in QUEUED
 
 
-def own_jobs() -> dict[str, JobStatus] | None:
+def own_jobs(ask: Call | None = None) -> dict[str, JobStatus] | None:
     """Every job of this user that Slurm still remembers, by id; None where it does not answer."""
-    answer = call(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%k"])
+    answer = (ask or call)(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%V|%k"])
     if not answer.ok:
         return None
-    rows = [line.strip().split("|", 4) for line in answer.stdout.splitlines() if line.count("|") >= 4]
-    return {row[0]: JobStatus(state=row[1], reason=row[2], nodes=row[3], comment=row[4]) for row in rows}
+    rows = [line.strip().split("|", 5) for line in answer.stdout.splitlines() if line.count("|") >= 5]
+    return {row[0]: JobStatus(state=row[1], reason=row[2], nodes=row[3], queued_t=_wall_clock(row[4]), comment=row[5]) for row in rows}
+
+
+def _wall_clock(text: str) -> float:
+    """`2026-11-18T09:47:13`, by this host's zone; 0 for `Unknown`."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def final_state(job: str) -> JobStatus:
@@ -125,20 +173,46 @@ def earlier_states(job: str) -> tuple[str, ...]:
     return tuple(line.split(" ")[0] for line in answer.stdout.splitlines() if line) if answer.ok else ()
 
 
-def cancel(job: str) -> Answer:
+def cancel(job: str, ask: Call | None = None) -> Answer:
     """A job that is over, or unknown, is none that has to be cancelled."""
-    answer = call(["scancel", job])
+    answer = (ask or call)(["scancel", job])
     return Answer(returncode=0) if _INVALID_JOB.search(answer.stderr) else answer
 
 
 def time_left_s(job: str) -> float | None:
     """Until the job's time limit; None where there is none, or it is not known."""
     answer = call(["squeue", "--noheader", f"--jobs={job}", "--format=%L"])
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", answer.stdout.strip()) if answer.ok else None
+    return duration_s(answer.stdout.strip()) if answer.ok else None
+
+
+def duration_s(text: str) -> float | None:
+    """Of `90` (minutes), `30:00`, `2:00:00`, `1-12` (days and hours) or `1-12:30:00`; None for `UNLIMITED`, and what is no time."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if found is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    days, *parts = (int(part) if part else None for part in found.groups())
+    given = [part for part in parts if part is not None]
+    # Without days the first of one or two is minutes, otherwise hours.
+    hours, minutes, seconds = [0, *given, 0][:3] if days is None and len(given) < 3 else [*given, 0, 0][:3]
+    return float((((days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def time_limit_s(text: str) -> float | None:
+    """Of a job with this limit: Slurm rounds it up to minutes, and takes 0 for none."""
+    limit_s = duration_s(text)
+    return math.ceil(limit_s / 60) * 60.0 if limit_s else None
+
+
+def short_time_problem(time_limit: str, warn_s: int) -> str:
+    """Why a job with this limit would be warned of its end before its first step; empty where it has time."""
+    limit_s = time_limit_s(time_limit)
+    if limit_s is None or limit_s - warn_s > START_S:
+        return ""
+    before_s = max(0.0, limit_s - warn_s)
+    return (
+        f"'{time_limit}' leaves {before_s:.0f} s before the warning (warn_s: {warn_s}), and a job needs {START_S:.0f} s to start; "
+        "raise it, or lower warn_s"
+    )
 
 
 def host_names(nodelist: str) -> tuple[str, ...]:
@@ -197,7 +271,18 @@ class Partition:
     gres: tuple[str, ...] = ()
     cpus: int = 0
     """Of its largest node."""
-    up: bool = True
+    state: str = "up"
+    """Or `down`, `drain`, `inactive`."""
+    max_time_s: float | None = None
+    """The longest job; None for no limit."""
+    default_time_s: float | None = None
+    """Of a job that names no limit; None for the longest."""
+    max_nodes: int | None = None
+    """Of a single job; None for no limit."""
+
+    @property
+    def up(self) -> bool:
+        return self.state == "up"
 
 
 def configuration_problem() -> str:
@@ -208,12 +293,14 @@ def configuration_problem() -> str:
 
 def partitions() -> tuple[Partition, ...] | None:
     """None where Slurm does not answer."""
-    answer = call(["sinfo", "--noheader", "--format=%P|%D|%G|%c|%a"])
+    answer = call(["sinfo", "--noheader", "--format=%P|%D|%G|%c|%a|%l|%L|%s"])
     if not answer.ok:
         return None
     found: dict[str, Partition] = {}
     for line in answer.stdout.splitlines():
-        name, nodes, gres, cpus, available = [*line.strip().split("|"), "", "", "", ""][:5]
+        name, nodes, gres, cpus, available, longest, default, sizes = [*line.strip().split("|"), *[""] * 7][:8]
+        # `1-infinite`, or one number.
+        most = sizes.rpartition("-")[2]
         key = name.rstrip("*")
         known = found.get(key, Partition(name=key, nodes=0))
         found[key] = Partition(
@@ -222,6 +309,9 @@ def partitions() -> tuple[Partition, ...] | None:
             default=name.endswith("*") or known.default,
             gres=tuple(dict.fromkeys([*known.gres, gres])),
             cpus=max(known.cpus, int(re.sub(r"\D.*", "", cpus) or 0)),
-            up=available == "up",
+            state=available,
+            max_time_s=duration_s(longest),
+            default_time_s=duration_s(default),
+            max_nodes=int(most) if most.isdecimal() else None,
         )
     return tuple(found.values())

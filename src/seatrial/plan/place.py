@@ -18,6 +18,7 @@ from seatrial.core.errors import HostfileError, NoHostsError, PlanError, UsageEr
 from seatrial.core.hostfile import HostfileHost, HostSpec, count_selected_slots, parse_selection, read_hostfile, select_hosts, take_ranks
 from seatrial.machine.gpu_memory import named_gpu
 from seatrial.machine.network import LOCAL_NAMES
+from seatrial.machine.slurm import short_time_problem
 from seatrial.plan.schema import MOST_RANKS, NODES_AXIS, RANKS_AXIS, Place, Plan
 from seatrial.plan.yaml_text import KeyPath
 from seatrial.records.caution import Scalar
@@ -254,6 +255,7 @@ _SBATCH_GIVEN = {
     },
     **{option: f"use place.{option}" for option in ("time", "account", "qos", "constraint", "nodelist", "exclusive")},
     **dict.fromkeys(("job-name", "output", "error", "open-mode", "comment", "chdir", "signal"), "Seatrial needs its own to follow the job"),
+    **dict.fromkeys(("oversubscribe", "share"), "jobs of a campaign never share a node; use place.exclusive"),
     **dict.fromkeys(("ntasks", "ntasks-per-node"), "there is one task a node, which starts its ranks"),
     **dict.fromkeys(("array", "wrap", "wait", "parsable", "test-only"), "each run is one job with a script of its own"),
 }
@@ -266,6 +268,11 @@ def _check_slurm(plan: Plan) -> None:
             raise plan.error(("place", key), f"'{text}' {problem}")
     if plan.place.allocation != PER_RUN:
         _check_allocation(plan)
+    if plan.place.time is not None and (problem := short_time_problem(plan.place.time, plan.place.warn_s)):
+        raise plan.error(("place", "time"), problem)
+    if plan.place.jobs > 1 and not plan.place.exclusive:
+        shared = f"with jobs: {plan.place.jobs} Slurm may put two runs on one node, and each would be measured beside the other"
+        raise plan.error(("place", "exclusive"), f"{shared}; leave it out, or set jobs: 1")
     if plan.place.gres is not None and plan.place.gpus_per_node is not None:
         raise plan.error(("place", "gres"), "cannot be combined with place.gpus_per_node; keep one of the two")
     for position, argument in enumerate(plan.place.sbatch_args):

@@ -278,14 +278,14 @@ each run when left out."""
     nodelist: str | None = None
     """For `slurm`: the nodes to run on, in Slurm's notation, such as `node[1-2]`; any that fit when left out."""
     exclusive: bool = True
-    """For `slurm`: whether a job has its nodes to itself. Another job beside it would be measured too."""
+    """For `slurm`: whether a job has its nodes to itself. Another job beside it would be measured too. `false` only with `jobs: 1`."""
     sbatch_args: list[Text] = Field(default_factory=list)
     """For `slurm`: further options of sbatch, such as `["--reservation=exam"]`."""
     allocation: Literal["run", "campaign", "current"] = "run"
     """For `slurm`: `run` makes every run a job of its own. `campaign` submits one job that holds its nodes for one run after another, and \
 a further one for what is left at its time limit. `current` uses the job that `seatrial run` was started in (salloc, sbatch)."""
     jobs: int = Field(default=1, ge=1, le=1000)
-    """For `slurm`: how many jobs are in the queue or running at once; with `exclusive` no two are on one node."""
+    """For `slurm`: how many jobs are in the queue or running at once; no two are on one node."""
     queue_s: Duration | None = None
     """For `slurm`: longest wait in the queue; the job is then cancelled, and its run left for the next start. No limit when left out."""
     warn_s: int = Field(default=120, ge=1, le=65535)

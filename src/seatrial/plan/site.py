@@ -60,7 +60,7 @@ class Site(StrictModel):
     shared: str | None = None
     """The root of the file system that all nodes share; a campaign of jobs must write below it."""
     activate: list[str] = Field(default_factory=list)
-    """Lines of bash that come first in a job: `source …/activate`, `module load …`, `conda activate …`."""
+    """Lines of bash that ranks are started after, on every host: `source …/activate`, `module load …`, `conda activate …`."""
     container: Container | None = None
     """The image that ranks of Slurm jobs run in, by srun's plugin pyxis."""
     slurm: SlurmDefaults = Field(default_factory=SlurmDefaults)

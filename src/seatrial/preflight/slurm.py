@@ -1,16 +1,19 @@
 """What jobs of place `slurm` need before the first is submitted: Slurm's programs, the partition and its nodes, a folder that nodes see.
 
 In: a `Need` with its `jobs`. Out: checks, each made from the login node; nothing is submitted. What only Slurm itself can judge (account,
-QOS, constraint, time limit) is asked by `sbatch --test-only`. Only where a new campaign's folder is on a file system that may or may not be
-shared does `look_from_a_node` start a task of a second on a node that is free, to see whether the folder is there.
+QOS, constraint, time limit) is asked by `sbatch --test-only`. Only where a new campaign's folder, or what its plan names, is on a file
+system that may or may not be shared does `look_from_a_node` start a task of a second on a node that is free, to see whether it is there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,14 +21,16 @@ import psutil
 from seatrial.core.errors import did_you_mean
 from seatrial.core.paths import TRIAL_PREFIX
 from seatrial.core.shell import find_on_path
-from seatrial.core.text import count
+from seatrial.core.text import count, format_duration
 from seatrial.machine import slurm
 from seatrial.preflight.definitions import Need, refusal, warning
+from seatrial.preflight.software import script_of
+from seatrial.preflight.storage import DATA_SETTING, named_paths
 from seatrial.records.caution import Check
 from seatrial.records.plan import CURRENT, PlaceSpec, SlurmSpec
 
 PROGRAMS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
-NOT_THERE = 66
+MOST_FILES = 100
 # A node that is free takes the task at once; a queue is not waited for.
 LOOK_S = 5
 LOOK_TIMEOUT_S = 15.0
@@ -65,6 +70,12 @@ NODES = refusal(
     prevents="a job that stays in the queue for ever, or: Requested node configuration is not available",
     fix="lower place.nodes, place.cpus_per_task or place.gpus_per_node, or choose another partition",
 )
+TIME = refusal(
+    name="time limit of a job",
+    what="whether the partition allows it, and whether it leaves time before the warning (warn_s)",
+    prevents="a job that stays in the queue for ever (PartitionTimeLimit), or one that is halted before its first step",
+    fix="set place.time to less than the partition's MaxTime (`scontrol show partition`) and more than warn_s, or choose another partition",
+)
 ACCEPTED = refusal(
     name="sbatch's own check",
     what="what `sbatch --test-only` says to such a job: account, QOS, constraint, time limit",
@@ -76,6 +87,12 @@ VISIBLE = refusal(
     what="whether the output folder's file system can be seen by the nodes; in this host's memory is refused, a local disk is a warning",
     prevents="jobs that end at once, since their node has no such folder",
     fix="choose a folder on the cluster's shared file system with --out",
+)
+NEEDED = refusal(
+    name="files on all nodes",
+    what="whether a node has the plan's folder, its script, the interpreter, and data that its settings name",
+    prevents="jobs that wait in the queue and then fail: No such file or directory",
+    fix="put them on the cluster's shared file system, or name them as the nodes see them (place.python for the interpreter)",
 )
 WITHIN = refusal(
     name="the job around it",
@@ -89,7 +106,7 @@ CONTAINERS = refusal(
     prevents="srun: unrecognized option '--container-image'",
     fix="ask the administrators for pyxis and enroot, or leave the container out of site.yaml",
 )
-SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES, ACCEPTED, VISIBLE)
+SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES, TIME, ACCEPTED, VISIBLE, NEEDED)
 
 
 def check_slurm(need: Need) -> Iterator[Check]:
@@ -135,15 +152,38 @@ def _check_job(place: PlaceSpec, known: Sequence[slurm.Partition]) -> Iterator[C
     if unknown is not None:
         yield PARTITION.result(False, f"'{unknown}' is unknown; {did_you_mean(unknown, [one.name for one in known])}")
         return
-    yield PARTITION.result(any(one.up for one in found), ", ".join(f"{one.name} is {'up' if one.up else 'down'}" for one in found))
+    yield PARTITION.result(any(one.up for one in found), ", ".join(f"{one.name} is {one.state}" for one in found))
     problem = _too_much(place, wanted, found)
     yield NODES.result(not problem, problem or f"{count(place.nodes, 'node')} of {', '.join(one.name for one in found)}")
+    problem = _wrong_time(wanted, [one for one in found if one.up])
+    yield TIME.result(not problem, problem or wanted.time or "the partition's own")
+
+
+def _wrong_time(wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
+    """Of several partitions one that allows it is enough."""
+    limit_s, problems = slurm.time_limit_s(wanted.time), []
+    for one in found:
+        default_s = one.default_time_s or one.max_time_s
+        own_s = limit_s if wanted.time else default_s
+        if one.max_time_s is not None and (own_s is None or own_s > one.max_time_s):
+            longest = format_duration(one.max_time_s)
+            problems.append(f"a job asks for {format_duration(own_s) if own_s else 'no limit'}, and {one.name} allows {longest}")
+        elif not wanted.time and default_s and (problem := slurm.short_time_problem(f"0:{default_s:.0f}", wanted.warn_s)):
+            problems.append(f"the default of {one.name}, {format_duration(default_s)}: {problem}")
+        elif wanted.time and (problem := slurm.short_time_problem(wanted.time, wanted.warn_s)):
+            problems.append(problem)
+        else:
+            return ""
+    return problems[0] if problems else ""
 
 
 def _too_much(place: PlaceSpec, wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
     names, most = ", ".join(one.name for one in found), max(one.nodes for one in found)
     if place.nodes > most:
         return f"a job asks for {count(place.nodes, 'node')}, and {names} has {most}"
+    allowed = [one.max_nodes for one in found]
+    if all(one is not None and place.nodes > one for one in allowed):
+        return f"a job asks for {count(place.nodes, 'node')}, and {names} allows {max(filter(None, allowed))} a job"
     cpus = max(one.cpus for one in found)
     if wanted.cpus_per_task and wanted.cpus_per_task > cpus:
         return f"a job asks for {wanted.cpus_per_task} CPUs a node, and the largest of {names} has {cpus}"
@@ -190,37 +230,80 @@ def is_on_all_nodes(folder: Path, shared: str) -> bool:
 
 
 def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
-    """`checks`, with the answer of a node where it was unknown whether nodes have the output folder. With no node free it stays unknown."""
-    unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok and not check.refuses), None)
-    if unknown is None or not need.jobs or any(check.refuses and not check.ok for check in checks):
+    """`checks`, with the answer of a node where it was unknown whether nodes have the output folder, and whether they have what the plan
+    names. With no node free it stays unknown."""
+    if not need.jobs or any(check.refuses and not check.ok for check in checks):
+        return list(checks)
+    folder_unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok), None)
+    needed = {path: name for path, name in _needed_files(need).items() if not (path.exists() and _is_shared(path, need.shared))}
+    if folder_unknown is None and not needed:
         return list(checks)
     output = need.output.absolute()
     folder = next(path for path in (output, *output.parents) if path.is_dir())
-    seen = _look(need.jobs[0].slurm or SlurmSpec(), folder / f"{TRIAL_PREFIX}{secrets.token_hex(4)}", call)
+    trial = folder / f"{TRIAL_PREFIX}{secrets.token_hex(4)}"
+    seen = _look(need.jobs[0].slurm or SlurmSpec(), trial, list(needed), call)
     if seen is None:
-        return list(checks)
-    host, is_there = seen
+        names = ", ".join(dict.fromkeys(needed.values()))
+        return [
+            *checks,
+            *([NEEDED.result(False, f"unknown whether the nodes have {names}: none was free", refuses=False)] if needed else []),
+        ]
+    host, missing = seen
     kind = _file_system(folder)[0] or "unknown"
+    is_there = trial not in missing
     text = f"{folder} ({kind}) is seen by {host}" if is_there else f"{host} does not see {folder} ({kind}): it is this host's own"
-    return [VISIBLE.result(is_there, text) if check is unknown else check for check in checks]
+    found = [VISIBLE.result(is_there, text) if check is folder_unknown else check for check in checks]
+    lacking = [f"{needed[path]} {path}" for path in needed if path in missing]
+    if needed:
+        found.append(NEEDED.result(not lacking, f"{host} does not have {', '.join(lacking)}" if lacking else f"{host} has them"))
+    return found
 
 
-def _look(wanted: SlurmSpec, trial: Path, call: Callable[..., slurm.Answer]) -> tuple[str, bool] | None:
-    """A node, and whether it sees a file that was written a moment before; None where no node was free, or srun cannot be used here."""
+def _needed_files(need: Need) -> dict[Path, str]:
+    """What every node must have, and is here: path → what it is. Within an image paths are others."""
+    found: dict[Path, str] = {}
+    for spec in need.whole_runs:
+        if spec.place.slurm is None or spec.place.slurm.container is not None:
+            continue
+        cwd, python = Path(spec.cwd).absolute(), Path(spec.place.python or sys.executable)
+        found[cwd] = "the folder"
+        if script := script_of(spec):
+            found[cwd / script] = "the script"
+        if python.is_absolute():
+            found[python] = "the interpreter"
+    for definition, key, value, cwd_of in named_paths(replace(need, runs=need.whole_runs)):
+        path = (Path(cwd_of) / Path(value).expanduser()).absolute()
+        # What a script's argument names may be created by it.
+        if need.jobs[0].slurm and need.jobs[0].slurm.container is None and definition is DATA_SETTING and path.exists():
+            found[path] = f"settings.{key},"
+    return dict(itertools.islice(found.items(), MOST_FILES))
+
+
+def _is_shared(path: Path, shared: str) -> bool:
+    return _file_system(path)[0] in SHARED or (bool(shared) and path.resolve().is_relative_to(Path(shared).resolve()))
+
+
+def _look(wanted: SlurmSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> tuple[str, set[Path]] | None:
+    """A node, and which of a file that was written a moment before and the `others` it does not see; None where no node was free, or srun
+    cannot be used here."""
     kept = ("partition", "account", "qos", "constraint", "nodelist")
     options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if name in kept]
-    task = ["sh", "-c", f'hostname; test -e "$1" || exit {NOT_THERE}', "sh", str(trial)]
+    paths = [trial, *others]
+    task = ["sh", "-c", 'hostname; n=0; for path; do test -e "$path" || echo "$n"; n=$((n + 1)); done', "sh", *map(str, paths)]
     layout = ["--nodes=1", "--ntasks=1", "--time=1", "--mpi=none", "--chdir=/", "--job-name=seatrial-folder"]
     try:
         trial.write_text("")
-        answer = call(["srun", f"--immediate={LOOK_S}", *layout, *options, *task], timeout_s=LOOK_S + LOOK_TIMEOUT_S)
+        within = {"within_job": True} if wanted.allocation == CURRENT else {}
+        answer = call(["srun", f"--immediate={LOOK_S}", *layout, *options, *task], timeout_s=LOOK_S + LOOK_TIMEOUT_S, **within)
     except OSError:
         return None
     finally:
         with contextlib.suppress(OSError):
             trial.unlink(missing_ok=True)
-    host = answer.stdout.strip()
-    return (host, answer.ok) if host and answer.returncode in (0, NOT_THERE) else None
+    if not answer.ok or not answer.stdout.split():
+        return None
+    host, *numbers = answer.stdout.split()
+    return host, {paths[int(number)] for number in numbers}
 
 
 def _file_system(folder: Path) -> tuple[str, str]:

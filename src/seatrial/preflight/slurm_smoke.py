@@ -13,6 +13,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ POLL_S = 1.0
 CACHES = ("HF_HOME", "RUNS_ROOT")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-f:.]*:[0-9a-f:.]*")
 
+ACTIVATED = refusal(
+    name="the site's activate",
+    what="whether the lines that site.yaml has under `activate` succeed on the nodes",
+    prevents="jobs that end before their first step, on one node or on all",
+    fix="type the lines in a new bash on that node (`srun --nodelist=NODE --pty bash`), and correct the one that is named",
+)
 JOB = refusal(
     name="a job on {nodes} nodes",
     what="whether srun starts this interpreter and Seatrial on the nodes, one task on each",
@@ -94,29 +101,71 @@ UNLIKE = warning(
     prevents="one slow node that holds all ranks up, or an error on one node only",
     fix="compare the nodes in {file}, and leave the odd one out (`--exclude` in place.sbatch_args)",
 )
-SMOKE_CHECKS = (JOB, SHARED, TASKS, CANCEL, GPUS, INFINIBAND, PYTHONS, ADDRESS, FOLDERS, UNLIKE)
+SMOKE_CHECKS = (ACTIVATED, JOB, SHARED, TASKS, CANCEL, GPUS, INFINIBAND, PYTHONS, ADDRESS, FOLDERS, UNLIKE)
 
 Call = Callable[..., slurm.Answer]
 
 
-def try_jobs(place: PlaceSpec, folder: Path, node_argv: Sequence[str], call: Call = slurm.call) -> Iterator[Check]:
-    """`node_argv` starts NODE_MODULE on a node."""
+@dataclass(frozen=True, kw_only=True)
+class NodeTask:
+    """How a task is started on a node as the ranks of a job are."""
+
+    argv: Sequence[str]
+    """Starts NODE_MODULE, after the site's lines."""
+    srun_options: Sequence[str] = ()
+    """Of the site's container."""
+    activation: Sequence[str] = ()
+    """Starts the command behind it after the site's lines, without the container; empty where the site has none."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The site's, and what `activation` needs."""
+
+
+def try_jobs(place: PlaceSpec, folder: Path, task: NodeTask, call: Call = slurm.call) -> Iterator[Check]:
+    """On two nodes at least, where there are so many: what nodes share shows on no single one."""
     wanted = place.slurm or SlurmSpec()
     options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if value is not None and name != "time"]
-    common = ["srun", "--time=5", f"--immediate={IMMEDIATE_S}", "--mpi=none", "--job-name=seatrial-doctor", *options]
-    began_m = time.monotonic()
-    layout = [f"--nodes={place.nodes}", "--ntasks-per-node=1"]
-    answer = call([*common, *layout, *node_argv, str(folder.absolute()), str(place.nodes)], timeout_s=JOB_TIMEOUT_S)
-    nodes = [found for line in answer.stdout.splitlines() if isinstance(found := _json(line), dict)]
-    hosts = sorted(str(node["host"]) for node in nodes)
-    reached = answer.ok and len(set(hosts)) == place.nodes
-    took = f"{', '.join(hosts)} in {time.monotonic() - began_m:.0f} s" if reached else answer.problem
-    yield JOB.result(reached, took, nodes=place.nodes)
+    common = ["srun", "--time=5", f"--immediate={IMMEDIATE_S}", "--mpi=none", "--job-name=seatrial-doctor"]
+
+    def run(nodes: int, *argv: str) -> slurm.Answer:
+        layout = [f"--nodes={nodes}", "--ntasks-per-node=1"]
+        return call([*common, *options, *layout, *argv], timeout_s=JOB_TIMEOUT_S, variables=task.variables)
+
+    if task.activation:
+        activated = run(place.nodes, *task.activation, "true")
+        yield ACTIVATED.result(activated.ok, "done" if activated.ok else _problem(activated))
+        if not activated.ok:
+            return
+    for num_nodes in dict.fromkeys((max(place.nodes, nodes_to_try(place)), place.nodes)):
+        began_m = time.monotonic()
+        answer = run(num_nodes, *task.srun_options, *task.argv, str(folder.absolute()), str(num_nodes))
+        nodes = [found for line in answer.stdout.splitlines() if isinstance(found := _json(line), dict)]
+        hosts = sorted(str(node["host"]) for node in nodes)
+        reached = answer.ok and len(set(hosts)) == num_nodes
+        if reached:
+            break
+    took = f"{', '.join(hosts)} in {time.monotonic() - began_m:.0f} s" if reached else _problem(answer)
+    yield JOB.result(reached, took, nodes=num_nodes)
     if reached:
         yield from _check_nodes(place, wanted, nodes, folder)
-    two = call([*common, "--nodes=1", "--ntasks=2", "hostname"], timeout_s=JOB_TIMEOUT_S)
-    yield TASKS.result(two.ok and len(two.stdout.split()) == 2, "both ran" if two.ok else two.problem)
+    # As the tasks of a rank's node are not: a CPU each is what always fits.
+    small = [option for option in options if not option.startswith("--cpus-per-task")]
+    two = call([*common, *small, "--nodes=1", "--ntasks=2", "--cpus-per-task=1", "hostname"], timeout_s=JOB_TIMEOUT_S)
+    yield TASKS.result(two.ok and len(two.stdout.split()) == 2, "both ran" if two.ok else _problem(two))
     yield _cancel(options, call)
+
+
+def nodes_to_try(place: PlaceSpec) -> int:
+    """Two, unless the partition has fewer that are up, or the plan names its nodes."""
+    wanted = place.slurm or SlurmSpec()
+    found = None if wanted.nodelist else slurm.partition_nodes(wanted.partition)
+    return min(2, len(found[0])) if found else 1
+
+
+def _problem(answer: slurm.Answer) -> str:
+    """What the task itself said, of a line of the site that failed; else srun."""
+    lines = [line.strip() for line in answer.stderr.splitlines()]
+    at = next((position for position, line in enumerate(lines) if " of activate in " in line), None)
+    return "; ".join(lines[max(0, at - 1) : at + 1]) if at is not None else answer.problem
 
 
 def _json(line: str) -> Any:
@@ -135,9 +184,13 @@ def _check_nodes(place: PlaceSpec, wanted: SlurmSpec, nodes: Sequence[dict[str, 
     for trial in (*trials, *marks):
         trial.unlink(missing_ok=True)
     asked = wanted.gpus_per_node
+    shown = {str(node["host"]): int(node["gpus"]) for node in sorted(nodes, key=lambda node: str(node["host"]))}
     if asked:
-        wrong = [f"{node['host']} shows {node['gpus']}" for node in nodes if node["gpus"] != asked]
+        wrong = [f"{host} shows {gpus}" for host, gpus in shown.items() if gpus != asked]
         yield GPUS.result(not wrong, "; ".join(wrong) or f"{asked} on each node")
+    else:
+        by_driver = ", ".join(f"{host} {len(driver)}" for host, driver in sorted((n["host"], n["environment"]["gpus"]) for n in nodes))
+        yield GPUS.result(True, f"none asked for (place.gpus_per_node); by the driver {by_driver}")
     adapters = sorted({f"{name} {text}" for node in nodes for name, text in node["infiniband"].items()})
     yield INFINIBAND.result(True, "; ".join(adapters) or "none")
     yield from _check_checklist(place, nodes)

@@ -181,12 +181,16 @@ def _install_fix(name: str, cwd: str) -> str:
     return f"install {name}{how}, activate the environment that has it, or give its full path"
 
 
+def script_of(spec: RunSpec) -> str:
+    """The file that its ranks run; empty for a bundled trainer, and for a program."""
+    script = spec.workload.script or ""
+    return script if script.endswith(".py") and spec.launcher.kind != "command" else ""
+
+
 def _check_scripts(need: Need) -> Iterator[Check]:
-    files = {
-        (spec.workload.script, spec.cwd)
-        for spec in need.runs
-        if spec.workload.script and spec.workload.script.endswith(".py") and spec.launcher.kind != "command"
-    }
+    # Ranks of a job run elsewhere, in the plan's folder: what is named from there is here too.
+    jobs = (spec for spec in need.whole_runs if spec.place.kind == SLURM and not Path(script_of(spec)).is_absolute())
+    files = {(script_of(spec), spec.cwd) for spec in (*need.runs, *jobs) if script_of(spec)}
     for script, cwd in sorted(files):
         there = (Path(cwd) / script).is_file()
         yield SCRIPT.result(there, "there" if there else f"no such file in {cwd}", script=script, folder=cwd)

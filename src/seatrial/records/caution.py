@@ -9,6 +9,12 @@ Scalar = str | int | float | bool | None
 Number = float | int | str | None
 MAY_HAVE_FAILED = "may_have_failed"
 """Kind of the caution about a run that is `ok` by its exit code and may have failed: no verdict passes on it."""
+WORLD_UNKNOWN = "world_unknown"
+"""Kind of the caution about a run whose ranks nothing shows to have trained together."""
+OTHER_NETWORK = "other_network"
+"""Kind of the caution about a run whose ranks report another network or interface than the plan or the site names."""
+SMALLER_WORLD = "smaller_communicators"
+"""Kind of the caution about a run that logged only communicators of fewer ranks than planned."""
 
 
 @dataclass(frozen=True, kw_only=True)

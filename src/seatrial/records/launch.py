@@ -115,8 +115,18 @@ COMMAND_LAUNCHERS = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankConnection:
+    """An established TCP connection of a rank, beside those to the rendezvous."""
+
+    rank: int
+    local: str
+    """`10.0.0.1:40123`, as `remote`."""
+    remote: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObservedRanks:
-    """What the agent saw of a run's ranks in the environment of its processes (attempt-N/observed_ranks.json); node 0's on many hosts."""
+    """What the agent saw of a run's ranks in their processes (observed_ranks.json of the attempt, and of each further node)."""
 
     world_sizes: tuple[int, ...] = ()
     """Every number of ranks in their variables; one, unless they started several jobs."""
@@ -130,6 +140,8 @@ class ObservedRanks:
     """How often it looked."""
     forked: int = 0
     """Processes that a Python process had forked, and that did about equal work while it waited."""
+    connections: tuple[RankConnection, ...] = ()
+    """Those that were seen at any look. Two ranks that hold the two ends of one are in touch, whatever their script reports."""
 
 
 @dataclass(frozen=True, kw_only=True)

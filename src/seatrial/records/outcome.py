@@ -67,6 +67,7 @@ class Cause(str, enum.Enum):
     JOB_NODE_FAILED = "job_node_failed"
     JOB_REQUEUED = "job_requeued"
     JOB_QUEUE_DEADLINE = "job_queue_deadline"
+    JOB_NEVER_STARTS = "job_never_starts"
     JOB_FAILED = "job_failed"
     JOB_LOST = "job_lost"
     HOST_LOST = "host_lost"

@@ -239,7 +239,7 @@ class SiteSpec:
     shared: str = ""
     """The root of the file system that all nodes share."""
     activate: tuple[str, ...] = ()
-    """Lines of bash that come first in a job."""
+    """Lines of bash that ranks are started after, on every host."""
 
 
 @dataclass(frozen=True, kw_only=True)

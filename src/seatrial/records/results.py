@@ -37,8 +37,10 @@ class LiveState:
     step: int | None = None
     total_steps: int | None = None
     phase: str = ""
+    waits: str = ""
+    """Of a run whose job is in the queue: `job 4711 pending (Resources) since 09:31`."""
     elapsed_s: float = 0.0
-    """Since the launch of this run."""
+    """Since the launch of this run; of one that waits, since then."""
     iter_ms_p50: float | None = None
     """Median of the newest step times, on the slowest rank."""
     run_eta_s: float | None = None

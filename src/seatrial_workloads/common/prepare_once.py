@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -115,7 +116,7 @@ def damage_of(folder: Path) -> str | None:
 
 def _build(folder: Path, build: Callable[[Path], None], lock: _Lock) -> None:
     """Build aside and rename. A builder that lost its lock meanwhile leaves the folder to the new owner."""
-    for left in folder.parent.glob(f".{folder.name}.*"):
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         if left.suffix in (PART, BROKEN):
             shutil.rmtree(left, ignore_errors=True)
     aside = folder.with_name(f".{folder.name}.{lock.owner.token}{PART}")

@@ -112,7 +112,7 @@ def _text_of(line: bytes, path: Path) -> str:
 def parquet_blocks(path: Path) -> list[Block]:
     polars = _polars(path)
     # From the file's footer; no row is read.
-    scan = polars.scan_parquet(path)
+    scan = polars.scan_parquet(path, glob=False)
     if TEXT not in scan.collect_schema().names():
         raise StartupError(f"{path} has no column '{TEXT}': its columns are {', '.join(scan.collect_schema().names())}")
     rows = scan.select(polars.len()).collect().item()
@@ -120,7 +120,7 @@ def parquet_blocks(path: Path) -> list[Block]:
 
 
 def read_parquet(block: Block) -> Iterator[str]:
-    rows = _polars(block.path).scan_parquet(block.path).select(TEXT).slice(block.start, block.stop - block.start).collect()
+    rows = _polars(block.path).scan_parquet(block.path, glob=False).select(TEXT).slice(block.start, block.stop - block.start).collect()
     yield from (text for text in rows[TEXT] if text is not None)
 
 

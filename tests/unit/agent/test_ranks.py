@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from seatrial.agent.processes import RankObserver
+from seatrial.collect.communicators import are_connected
 from seatrial.core.files import read_json
 from seatrial.records.codec import from_json
 from seatrial.records.launch import ObservedRanks
@@ -26,6 +28,24 @@ BEHIND_A_SHELL = f"""\
 import subprocess, sys
 command = 'for rank in 0 1; do RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank "$0" -c "$1" & done; wait'
 subprocess.run(["bash", "-c", "( " + command + " ) | cat", sys.executable, {RANK!r}], check=True)
+"""
+# Two ranks with a connection between them, until the agent has seen it.
+CONNECTED = """\
+import os, pathlib, socket, time
+seen = pathlib.Path(os.environ["SEATRIAL_RUN_DIR"]) / "observed_ranks.json"
+port = pathlib.Path(os.environ["SEATRIAL_RUN_DIR"]) / "port"
+if os.environ["RANK"] == "0":
+    server = socket.create_server(("127.0.0.1", 0))
+    port.with_name("aside").write_text(str(server.getsockname()[1]))
+    port.with_name("aside").rename(port)
+    connection, _ = server.accept()
+else:
+    while not port.exists():
+        time.sleep(0.02)
+    connection = socket.create_connection(("127.0.0.1", int(port.read_text())))
+until = time.monotonic() + 50
+while time.monotonic() < until and not (seen.exists() and seen.read_text().count('"local"') > 1):
+    time.sleep(0.02)
 """
 ROOT = 100
 
@@ -75,6 +95,47 @@ def test_ranks_of_a_launcher_and_their_workers(tmp_path: Path) -> None:
         add_process(proc, 120 + rank, 110 + rank, RANK=str(rank), WORLD_SIZE="2")
     add_process(proc, 200, 1, RANK="7", WORLD_SIZE="8")
     assert observe(tmp_path) == ObservedRanks(world_sizes=(2,), ranks=(0, 1), launchers=("torchrun",), looks=1)
+
+
+def add_sockets(proc: Path, pid: int, inodes: tuple[int, ...]) -> None:
+    (proc / str(pid) / "fd").mkdir()
+    for inode in inodes:
+        (proc / str(pid) / "fd" / str(inode)).symlink_to(f"socket:[{inode}]")
+    (proc / str(pid) / "net").mkdir()
+    (proc / str(pid) / "net" / "tcp").write_text(TCP)
+    (proc / str(pid) / "net" / "tcp6").write_text(TCP6)
+
+
+# As the kernel writes them. 11: 10.0.0.1:40000 → 10.0.0.2:50000; 12 listens; 13 ended; 14: to the rendezvous at 29500; 15: of IPv4 in IPv6.
+TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100000A:9C40 0200000A:C350 01 00000000:00000000 00:00000000 00000000     0        0 11 1 0 20 4 27 14 -1
+   1: 00000000:07E8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0 100 0 0 10 0
+   2: 0100000A:9C41 0200000A:C351 06 00000000:00000000 00:00000000 00000000     0        0 13 1 0 20 4 27 14 -1
+   3: 0100000A:9C42 0200000A:733C 01 00000000:00000000 00:00000000 00000000     0        0 14 1 0 20 4 27 14 -1
+"""
+TCP6 = """  sl  local_address remote_address st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0000000000000000FFFF00000100007F:9C43 0000000000000000FFFF00000100007F:C352 01 00000000:00000000 00:00000000 0 0 0 15 1 0 20 4 27 14
+"""
+
+
+def test_connections_of_ranks_without_those_to_the_rendezvous(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    add_process(proc, 101, RANK="1", WORLD_SIZE="2", MASTER_PORT="29500")
+    add_sockets(proc, 101, (11, 12, 13, 14, 15))
+    # Not a rank: a launcher that holds a connection to another one.
+    add_process(proc, 102)
+    add_sockets(proc, 102, (11,))
+    found = [(one.rank, one.local, one.remote) for one in observe(tmp_path).connections]
+    little = [(1, "10.0.0.1:40000", "10.0.0.2:50000"), (1, "127.0.0.1:40003", "127.0.0.1:50002")]
+    assert sys.byteorder != "little" or found == little
+
+
+def test_the_connection_of_two_ranks_is_seen_from_both_ends(tmp_path: Path) -> None:
+    """In the real /proc."""
+    order = order_for(tmp_path, CONNECTED, ranks=2, env={"WORLD_SIZE": "2"})
+    with agent_on(order) as agent:
+        assert hear(agent, "exited").returncode == 0
+    assert are_connected(attempt_of(order), 2)
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seatrial.campaign import job as job_program
+from seatrial.campaign import job_queue
 from seatrial.campaign.interrupts import Urgency
 from seatrial.campaign.job import JobSignals, run_attempt
-from seatrial.campaign.job_endings import ended_by_slurm, judge_job, stop_jobs
-from seatrial.campaign.jobs import MAX_AGAIN, JobLoop
+from seatrial.campaign.job_endings import ended_by_slurm, judge_job, settle_other_jobs, stop_jobs
+from seatrial.campaign.job_queue import HOPELESS_S, FollowedJob
+from seatrial.campaign.jobs import MAX_AGAIN, Flight, JobLoop
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
-from seatrial.core.errors import CampaignError
+from seatrial.core.errors import CampaignError, RefusedError, SeatrialError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
@@ -45,6 +50,9 @@ class FakeSlurm:
         self.accounting: dict[str, str] = {}
         self.away: set[str] = set()
         """Programs that get no answer."""
+        self.reason = "None"
+        self.queued_t = 0.0
+        """When all of them were put into the queue."""
         self.takes_unanswered = False
         """Whether a job is taken though sbatch got no answer."""
         self.later: list[tuple[float, Callable[[], object]]] = []
@@ -61,13 +69,15 @@ class FakeSlurm:
         for _, do in due:
             do()
 
-    def call(self, argv: Sequence[str], text: str = "", timeout_s: float = 0.0) -> Answer:
+    def call(self, argv: Sequence[str], text: str = "", timeout_s: float = 0.0, **_: object) -> Answer:
         program = argv[0]
         taken = self._submit(text) if program == "sbatch" and (program not in self.away or self.takes_unanswered) else ""
         if program in self.away:
             return AWAY
         if program == "squeue":
-            rows = [f"{job}|{state}|None|node1|{self.comments[job]}" for job, state in self.states.items() if state is not None]
+            queued = datetime.fromtimestamp(self.queued_t).isoformat()
+            known = {job: state for job, state in self.states.items() if state is not None}
+            rows = [f"{job}|{state}|{self.reason}|node1|{queued}|{self.comments[job]}" for job, state in known.items()]
             return Answer(returncode=0, stdout="\n".join(rows))
         if program == "sacct":
             state = self.accounting.get(argv[-2].partition("=")[2])
@@ -85,10 +95,27 @@ class FakeSlurm:
 
 
 class Listening:
-    """A listener that counts attempts and keeps outcomes."""
+    """A listener that keeps outcomes and what was shown."""
 
     def __init__(self) -> None:
         self.outcomes: list[RunOutcome] = []
+        self.shown: list[str] = []
+
+    def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None:
+        self._show(f"submitted {job}")
+
+    def started(self, spec: RunSpec, attempt: AttemptPaths) -> None:
+        self._show("started")
+
+    def progress(self, flight: Flight, *_: object) -> None:
+        self._show("steps")
+
+    def waits(self, flight: Flight, others: Sequence[Flight]) -> None:
+        self._show(flight.text)
+
+    def _show(self, text: str) -> None:
+        if self.shown[-1:] != [text]:
+            self.shown.append(text)
 
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
         self.outcomes.append(outcome)
@@ -227,6 +254,26 @@ def test_a_job_of_an_earlier_harness_is_picked_up_and_not_submitted_again(tmp_pa
     assert [one.outcome for one in run(tmp_path, fake)[1]] == [Outcome.OK] and len(fake.states) == 1
 
 
+@pytest.mark.parametrize("now", [(replace(SPEC, hash="changed"),), ()], ids=["a changed run", "a run that left the plan"])
+def test_a_job_of_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_path: Path, fake: FakeSlurm, now: tuple[RunSpec, ...]) -> None:
+    interrupts = NoInterrupts()
+    fake.at(5.0, lambda: setattr(interrupts, "hung_up", True))
+    run(tmp_path, fake, interrupts)
+    paths, changed = CampaignPaths(tmp_path), CampaignPlan(name="p", output=str(tmp_path), runs=now)
+    same = CampaignPlan(name="p", output=str(tmp_path), runs=(SPEC,))
+    settle_other_jobs(same, paths)
+    with pytest.raises(RefusedError, match=rf"Slurm job 1 is running for mb8_r1 as it was \(attempt 1\): .*`seatrial stop {tmp_path}`"):
+        settle_other_jobs(changed, paths)
+    fake.away.add("squeue")
+    with pytest.raises(RefusedError, match="Slurm job 1 may still run mb8_r1 as it was"):
+        settle_other_jobs(changed, paths)
+    fake.away.clear()
+    assert not attempt_1(tmp_path).outcome.exists()
+    fake.states["1"] = "CANCELLED"
+    settle_other_jobs(changed, paths)
+    assert stored(tmp_path).cause is Cause.JOB_CANCELLED and fake.cancelled == []
+
+
 def test_a_stop_that_no_rank_follows_cancels_the_job_in_the_end(tmp_path: Path, fake: FakeSlurm) -> None:
     interrupts = NoInterrupts()
     fake.at(5.0, lambda: setattr(interrupts, "urgency", Urgency.STOP))
@@ -236,6 +283,83 @@ def test_a_stop_that_no_rank_follows_cancels_the_job_in_the_end(tmp_path: Path, 
     _, outcomes = run(tmp_path, fake, interrupts)
     assert [(one.outcome, one.cause) for one in outcomes] == [(Outcome.INTERRUPTED, Cause.USER)] and fake.cancelled == ["1"]
     assert attempt_1(tmp_path).job_stop.exists()
+
+
+def test_each_wait_in_the_queue_has_its_deadline_and_is_shown_as_a_wait(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that ran and is requeued waits anew: neither its old step nor its old deadline is its own."""
+    limited = replace(SPEC, place=replace(SPEC.place, slurm=SlurmSpec(partition="gpu", queue_s=60.0)))
+    loop, schedule = loop_of(tmp_path, fake, specs=(limited,))
+    begin_t = time.time()
+    monkeypatch.setattr(job_queue, "time", SimpleNamespace(time=lambda: begin_t + fake.now_m))
+
+    def requeue() -> None:
+        fake.states["1"], fake.reason, fake.queued_t = "PENDING", "ReqNodeNotAvail", begin_t + fake.now_m
+
+    fake.at(4.0, lambda: place.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=time.time())))
+    fake.at(100.0, requeue)
+    loop.run(schedule, lambda *_: False)
+    assert isinstance(loop.listener, Listening) and fake.cancelled == ["1"] and fake.now_m > 160
+    assert [one.cause for one in loop.listener.outcomes] == [Cause.JOB_QUEUE_DEADLINE] and SPEC.run in loop.set_aside
+    shown = loop.listener.shown
+    assert shown[0] == "submitted 1" and shown[shown.index("started") :][:2] == ["started", "steps"]
+    assert shown[shown.index("steps") + 1].startswith("job 1 pending (ReqNodeNotAvail) since ") and shown.count("steps") == 1
+
+
+@pytest.mark.parametrize(("reason", "cancelled"), [("PartitionTimeLimit", True), ("QOSMaxGRESPerJob", True), ("AssocMaxJobsLimit", False)])
+def test_a_reason_that_no_other_jobs_end_resolves_ends_the_wait(tmp_path: Path, fake: FakeSlurm, reason: str, cancelled: bool) -> None:
+    fake.at(1.0, lambda: set_states(fake, "PENDING"))
+    fake.reason = reason
+    interrupts = NoInterrupts()
+    fake.at(HOPELESS_S + 30, lambda: setattr(interrupts, "hung_up", True))
+    _, outcomes = run(tmp_path, fake, interrupts)
+    assert [(one.cause, one.detail) for one in outcomes] == (
+        [(Cause.JOB_NEVER_STARTS, f"Slurm job 1 could never start ({reason}), and was cancelled")] if cancelled else []
+    )
+
+
+def test_a_second_stop_without_an_answer_ends_at_once_and_names_the_jobs(tmp_path: Path, fake: FakeSlurm) -> None:
+    interrupts = NoInterrupts()
+    programs = {"squeue", "scancel", "sbatch", "sacct"}
+    fake.at(5.0, lambda: fake.away.update(programs))
+    fake.at(6.0, lambda: setattr(interrupts, "urgency", Urgency.STOP))
+    fake.at(20.0, lambda: setattr(interrupts, "urgency", Urgency.KILL))
+    loop, outcomes = run(tmp_path, fake, interrupts)
+    assert outcomes == [] and fake.now_m < 25 and attempt_1(tmp_path).job_stop.exists()
+    assert loop.jobs_left == "Slurm does not answer, and job 1 may go on: `scancel 1` ends it"
+    # The ranks halted meanwhile; the next harness finds that, and runs it again.
+    fake.away.clear()
+    place.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=0.0))
+    close_attempt(attempt_1(tmp_path), replace(OK, outcome=Outcome.INTERRUPTED, cause=Cause.USER))
+    attempt_1(tmp_path).outcome.rename(tmp_path / "kept")
+    fake.at(22.0, lambda: (tmp_path / "kept").rename(attempt_1(tmp_path).outcome))
+    fake.at(22.0, lambda: fake.states.update({"1": "COMPLETED"}))
+    fake.at(40.0, lambda: finish_attempt(tmp_path, fake, 2))
+    assert [one.outcome for one in run(tmp_path, fake)[1]] == [Outcome.INTERRUPTED, Outcome.OK]
+
+
+def finish_attempt(out: Path, fake: FakeSlurm, number: int) -> None:
+    close_attempt(CampaignPaths(out).run(SPEC.run).attempt(number), replace(OK, attempt=number))
+    fake.states[str(number)] = "COMPLETED"
+
+
+def test_a_job_that_was_asked_to_stop_before_it_started_is_wanted_again(tmp_path: Path, fake: FakeSlurm) -> None:
+    interrupts = NoInterrupts()
+    fake.at(1.0, lambda: set_states(fake, "PENDING"))
+    fake.at(5.0, lambda: fake.away.update({"squeue", "scancel"}))
+    fake.at(6.0, lambda: setattr(interrupts, "urgency", Urgency.STOP))
+    fake.at(20.0, lambda: setattr(interrupts, "urgency", Urgency.KILL))
+    run(tmp_path, fake, interrupts)
+    assert attempt_1(tmp_path).job_stop.exists()
+    fake.away.clear()
+    fake.at(25.0, lambda: finish(tmp_path, fake, "COMPLETED"))
+    fake.at(25.0, lambda: fake.states.update({"1": "COMPLETED"}))
+    assert [one.outcome for one in run(tmp_path, fake)[1]] == [Outcome.OK] and not attempt_1(tmp_path).job_stop.exists()
+
+
+def test_a_stop_before_a_job_was_taken_cancels_none() -> None:
+    assert FollowedJob(cancelled=Cause.USER).why_cancelled(None) == "stopped by the user before a job was submitted"
 
 
 def test_a_stop_without_a_harness(tmp_path: Path, fake: FakeSlurm) -> None:
@@ -299,3 +423,22 @@ def test_a_program_that_slurm_lost_sight_of_ends_and_leaves_the_later_outcome(
     found = [from_json(RunOutcome, files.read_json(one.outcome)) for one in attempts]
     assert [(one.outcome, one.cause) for one in found] == [(Outcome.INTERRUPTED, Cause.JOB_REQUEUED), (Outcome.OK, Cause.NONE)]
     assert [from_json(StartedJob, files.read_json(one.job_start)).restarts for one in attempts] == [0, 1]
+
+
+def test_a_script_submitted_by_hand_while_its_job_lives_is_refused(ordered: AttemptPaths, fake: FakeSlurm) -> None:
+    by_hand = {**ENVIRON, "SLURM_JOB_ID": "13"}
+    for state, said in (("PENDING", "job 12 waits for "), ("RUNNING", "job 12 runs ")):
+        fake.states, fake.comments = {"12": state}, {"12": ""}
+        with pytest.raises(SeatrialError, match=said):
+            run_attempt(ordered, by_hand)
+    fake.away.add("squeue")
+    with pytest.raises(SeatrialError, match="job 12 may still run"):
+        run_attempt(ordered, by_hand)
+    assert not ordered.job_start.exists() and not ordered.outcome.exists()
+
+
+def test_a_script_submitted_by_hand_after_its_job_is_run(ordered: AttemptPaths, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
+    monkeypatch.setattr(job_program, "run_to_outcome", lambda *_, **__: OK)
+    fake.states, fake.comments = {"12": "CANCELLED"}, {"12": ""}
+    assert run_attempt(ordered, {**ENVIRON, "SLURM_JOB_ID": "13"}).outcome is Outcome.OK

@@ -15,7 +15,7 @@ from seatrial.campaign import one_run
 from seatrial.campaign.ending import Ending, RankEndings, judge_ending
 from seatrial.campaign.follow import HOSTS_KILL_TIMEOUT_S, KILL_TIMEOUT_S, Follower, clock_offsets
 from seatrial.campaign.interrupts import Interrupts, Urgency
-from seatrial.campaign.one_run import code_folder, link_current, new_attempt, run_one
+from seatrial.campaign.one_run import close_attempt, code_folder, link_counted, link_current, new_attempt, run_one
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
 from seatrial.core.errors import LaunchError, PortTakenError, StoppedError
@@ -134,6 +134,21 @@ def test_an_interrupted_attempt_does_not_hide_the_one_that_counts(tmp_path: Path
     assert shown.resolve() == run.attempt(1).spec.resolve()
     refused(monkeypatch, new_attempt(run), LaunchError("no program"))
     assert shown.resolve() == run.attempt(3).spec.resolve()
+
+
+def test_links_show_the_attempt_that_reports_show(tmp_path: Path) -> None:
+    """A job of the plan as it was may end after the run's next attempt; and a plan may be changed back."""
+    was, now = spec("mb8", 1), replace(spec("mb8", 1), hash="changed")
+    attempts = [AttemptPaths(Path(on_disk.write_attempt(tmp_path, one, number=at).folder)) for at, one in enumerate((was, now), start=1)]
+    run, shown = RunPaths(attempts[0].folder.parent), attempts[0].folder.parent / "spec.json"
+    for attempt in attempts:
+        attempt.outcome.unlink(missing_ok=True)
+    ended = [RunOutcome(run=was.run, attempt=at, hash=one.hash, outcome=Outcome.OK) for at, one in enumerate((was, now), start=1)]
+    close_attempt(attempts[1], ended[1])
+    close_attempt(attempts[0], ended[0])
+    assert shown.resolve() == attempts[1].spec.resolve()
+    link_counted(run, was.hash)
+    assert shown.resolve() == attempts[0].spec.resolve()
 
 
 def test_links_of_an_earlier_attempt_that_the_newest_lacks_are_removed_and_files_stay(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import re
 import socket
 import stat
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from seatrial.cli.main import run_command
 from seatrial.core import files
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.codec import to_json
+from seatrial.records.plan import PlaceSpec, SlurmSpec
 from seatrial.records.results import LiveState
+from tests.unit.analyse import factory
 from tests.unit.results.campaigns import write_campaign
 from tests.unit.security.folders import contents
 
@@ -45,6 +49,44 @@ def test_watch_says_once_how_it_stands(here: Path, over: bool, capsys: pytest.Ca
     assert line.count("\n") == 1
     assert line.endswith(f"{watch.NOT_RUNNING}\n") is not over, "nobody runs one that did not say it was over"
     assert ("nightly: over, 1 of 4 runs done" if over else "mb8_r2: step 6 of 10") in line
+
+
+def test_watch_shows_jobs_that_no_harness_follows_by_their_own_files(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the harness published last is as old as its end."""
+    paths = CampaignPaths(here / "out")
+    files.write_json(paths.progress, to_json(STATE))
+    slurm = factory.spec("mb8", 1, place=PlaceSpec(kind="slurm", slurm=SlurmSpec()), steps=100)
+    runs = {}
+    for run, number in (("mb8_r1", "11"), ("mb8_r2", "12")):
+        attempt = runs[run] = paths.run(run).attempt(1)
+        files.write_json(attempt.spec, to_json(dataclasses.replace(slurm, run=run)))
+        files.write_json(attempt.job, {"job": number})
+    running = runs["mb8_r1"]
+    running.job_start.write_text("{}")
+    beat = {
+        "ts": time.time() - 3,
+        "pid": 1,
+        "rank": 0,
+        "step": 41,
+        "msg": "",
+        "phase": "fwd",
+        "attempt": 1,
+        "host": "n1",
+        "step_t": time.time(),
+    }
+    running.heartbeat(0).write_text(json.dumps(beat) + "\n")
+    assert run_command(["watch", "out", "--once"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"mb8_r1: step 41 of 100, heartbeat \d+\.\d s ago · job 11, which no harness follows: `seatrial run` picks it up", first
+    )
+    assert second.startswith("mb8_r2: not started yet · job 12, which no harness follows")
+    # Until both are over.
+    monkeypatch.setattr(watch.time, "sleep", lambda seconds: [files.write_json(one.outcome, {}) for one in runs.values()])
+    assert run_command(["watch", "out"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_watch_ends_when_the_campaign_does(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.collect.communicators import communicator_cautions, effective_backend, read_communicators
+from seatrial.collect.communicators import ProcessGroups, are_connected, communicator_cautions, effective_backend, read_process_groups
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths
 from seatrial.observe.communicators import WorldCheck, smaller_world, world_at_end
 from seatrial.observe.progress import Progress, RankState
 from seatrial.records.attempt import Attempt
+from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, WORLD_UNKNOWN
 from seatrial.records.codec import to_json
-from seatrial.records.launch import Communicator, ObservedRanks
+from seatrial.records.launch import Communicator, NodeRecord, NodesRecord, ObservedRanks, RankConnection
+from seatrial.records.plan import SiteSpec
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
 
@@ -77,9 +79,9 @@ def test_the_agent_s_observation_counts_for_a_script_without_the_probe(tmp_path:
 
 def test_nccl_s_lines_give_the_transport_of_each_rank(tmp_path: Path) -> None:
     attempt = attempt_with_groups(tmp_path, [2, 2], backend="nccl")
-    assert [one.transport for one in read_communicators(attempt)] == ["", ""]
+    assert [one.transport for one in read_process_groups(attempt).communicators] == ["", ""]
     on_disk.write_log(attempt, NCCL)
-    found = read_communicators(attempt)
+    found = read_process_groups(attempt).communicators
     assert [(one.rank, one.size, one.transport, one.interface) for one in found] == [
         (0, 2, "NET/IB, P2P", "eth0"),
         (1, 2, "NET/Socket", "eth0"),
@@ -90,19 +92,129 @@ def test_nccl_s_lines_alone_show_the_communicators_of_a_script(tmp_path: Path) -
     run = factory.spec()
     attempt = on_disk.write_attempt(tmp_path, replace(run, place=replace(run.place, ranks=2)))
     on_disk.write_log(attempt, NCCL)
-    assert read_communicators(attempt) == ()
-    with_debug = replace(attempt, provenance=replace(attempt.provenance, environment={"NCCL_DEBUG": "INFO"}))
-    assert [(one.rank, one.backend, one.size) for one in read_communicators(with_debug)] == [(0, "nccl", 2), (1, "nccl", 2)]
+    assert [(one.rank, one.backend, one.size) for one in read_process_groups(attempt).communicators] == [(0, "nccl", 2), (1, "nccl", 2)]
+    assert not list(communicator_cautions(attempt, read_process_groups(attempt), 2))
     on_disk.write_log(attempt, NCCL.replace("nranks 2", "nranks 1"))
-    (caution,) = communicator_cautions(with_debug, read_communicators(with_debug))
-    assert caution.kind == "single_rank_communicators"
+    (caution,) = communicator_cautions(attempt, read_process_groups(attempt), 2)
+    assert caution.kind == SMALLER_WORLD
+
+
+def connection(rank: int, local: str, remote: str) -> RankConnection:
+    return RankConnection(rank=rank, local=local, remote=remote)
+
+
+FAR = (connection(0, "10.0.0.1:40", "10.0.0.2:50"), connection(1, "10.0.0.2:50", "10.0.0.1:40"))
+NEAR = (connection(0, "127.0.0.1:40", "127.0.0.1:50"), connection(1, "127.0.0.1:50", "127.0.0.1:40"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ranks", "connected"),
+    [
+        (FAR[:1], FAR[1:], 2, True),
+        (NEAR, (), 2, True),
+        # The same loopback addresses on two hosts are two connections, each to somebody else.
+        (NEAR[:1], NEAR[1:], 2, False),
+        # One end alone may be anybody's.
+        (FAR[:1], (), 2, False),
+        ((), (), 2, False),
+        # Two pairs that know nothing of each other are no world of four.
+        ((*FAR[:1], connection(2, "10.0.0.1:41", "10.0.0.2:51")), (*FAR[1:], connection(3, "10.0.0.2:51", "10.0.0.1:41")), 4, False),
+        # A ring is.
+        (
+            (*FAR[:1], connection(2, "10.0.0.1:41", "10.0.0.2:51")),
+            (*FAR[1:], connection(3, "10.0.0.2:51", "10.0.0.1:41"), *(replace(one, rank=one.rank + 2) for one in NEAR[:1])),
+            4,
+            False,
+        ),
+        (
+            (*FAR[:1], connection(2, "10.0.0.1:41", "10.0.0.2:51")),
+            (
+                *(*FAR[1:], connection(3, "10.0.0.2:51", "10.0.0.1:41")),
+                *(connection(1, "127.0.0.1:60", "127.0.0.1:61"), connection(3, "127.0.0.1:61", "127.0.0.1:60")),
+            ),
+            4,
+            True,
+        ),
+    ],
+)
+def test_connections_between_ranks_show_that_they_are_in_touch(
+    tmp_path: Path, first: tuple[RankConnection, ...], second: tuple[RankConnection, ...], ranks: int, connected: bool
+) -> None:
+    run = factory.spec()
+    script = replace(run.workload, module=None, script="train.py")
+    attempt = on_disk.write_attempt(tmp_path, replace(run, place=replace(run.place, ranks=ranks), workload=script))
+    paths = AttemptPaths(Path(attempt.folder))
+    paths.command.write_text("")
+    nodes = NodesRecord(nodes=tuple(NodeRecord(name=f"node{at + 1}", node_rank=at) for at in (0, 1)))
+    files.write_json(paths.nodes_record, to_json(nodes))
+    paths.node("node2").folder.mkdir(parents=True)
+    for path, connections in ((paths.observed_ranks, first), (paths.node("node2").observed_ranks, second)):
+        files.write_json(path, to_json(ObservedRanks(world_sizes=(ranks,), connections=connections)))
+    cautions = list(communicator_cautions(attempt, ProcessGroups(), ranks))
+    assert are_connected(paths, ranks) == connected == (not cautions)
+    assert connected or (cautions[0].kind == WORLD_UNKNOWN and f"the {ranks} ranks trained together" in cautions[0].text)
+    # What a rank reports itself counts, and a single rank is together with itself.
+    assert not list(communicator_cautions(attempt, ProcessGroups(communicators=(group(0, ranks),)), ranks)) and not list(
+        communicator_cautions(attempt, ProcessGroups(), 1)
+    )
 
 
 def test_gloo_where_nccl_was_requested_is_a_caution_and_an_effective_setting(tmp_path: Path) -> None:
     attempt = attempt_with_groups(tmp_path, [2, 2])
     workload = replace(attempt.spec.workload, args=("--ddp_backend", "nccl"))
     asked = replace(attempt, spec=replace(attempt.spec, workload=workload))
-    found = read_communicators(asked)
-    (caution,) = communicator_cautions(asked, found)
-    assert (caution.kind, effective_backend(asked, found)["backend"][:2]) == ("other_backend", ("nccl", "gloo"))
-    assert not list(communicator_cautions(attempt, found)) and effective_backend(attempt, found) == {}
+    found = read_process_groups(asked)
+    (caution,) = communicator_cautions(asked, found, 2)
+    assert (caution.kind, effective_backend(asked, found.communicators)["backend"][:2]) == ("other_backend", ("nccl", "gloo"))
+    assert not list(communicator_cautions(attempt, found, 2)) and effective_backend(attempt, found.communicators) == {}
+
+
+NETWORK = """\
+node1:41:41 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
+node1:41:60 [0] NCCL INFO Failed to initialize NET plugin IB
+node1:41:60 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]ib0:fe80::1%ib0<0>
+node1:41:60 [0] NCCL INFO Using network Socket
+"""
+IB = "node1:41:60 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\nnode1:41:60 [0] NCCL INFO Using network IB\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "env", "interface", "difference"),
+    [
+        (NETWORK, {"NCCL_IB_DISABLE": "1"}, "", ""),
+        (IB, {"NCCL_IB_DISABLE": "1"}, "", "NCCL_IB_DISABLE=1 was set, and NCCL used IB"),
+        (NETWORK, {"NCCL_IB_DISABLE": "0"}, "", "NCCL_IB_DISABLE=0 was set, and NCCL used Socket"),
+        (IB, {"NCCL_IB_DISABLE": "0"}, "", ""),
+        (NETWORK, {"NCCL_NET": "Socket"}, "", ""),
+        (NETWORK, {"NCCL_NET": "IB"}, "", "NCCL_NET=IB was set, and NCCL used Socket"),
+        # Nobody asked for anything.
+        (NETWORK, {}, "", ""),
+        (IB, {}, "eth", ""),
+        (NETWORK, {}, "eth0", "Interface eth0 was named, and NCCL used ib0"),
+        (NETWORK, {}, "^lo,docker", ""),
+        (NETWORK, {}, "^ib", "Interface ^ib was named, and NCCL used ib0"),
+        # Without its lines nothing is known.
+        ("", {"NCCL_IB_DISABLE": "1"}, "eth0", ""),
+    ],
+)
+def test_another_network_than_the_site_names_is_a_caution(
+    tmp_path: Path, log: str, env: dict[str, str], interface: str, difference: str
+) -> None:
+    run = factory.spec()
+    place = replace(run.place, ranks=2, interface=interface)
+    attempt = on_disk.write_attempt(tmp_path, replace(run, place=place, site=SiteSpec(name="lab", env=env)))
+    on_disk.write_log(attempt, NCCL + log)
+    cautions = [one.text for one in communicator_cautions(attempt, read_process_groups(attempt), 2) if one.kind == OTHER_NETWORK]
+    assert [text.partition(":")[0] for text in cautions] == ([difference] if difference else [])
+    # What the plan says counts before the site.
+    planned = replace(attempt, spec=replace(attempt.spec, env={"NCCL_IB_DISABLE": "2", "NCCL_NET": "", "NCCL_SOCKET_IFNAME": "eth,ib"}))
+    assert not [one for one in communicator_cautions(planned, read_process_groups(planned), 2) if one.kind == OTHER_NETWORK]
+
+
+def test_gloo_on_another_interface_than_the_place_names(tmp_path: Path) -> None:
+    attempt = attempt_with_groups(tmp_path, [2, 2])
+    named = {
+        name: replace(attempt, spec=replace(attempt.spec, place=replace(attempt.spec.place, interface=name))) for name in ("eth0", "ib0")
+    }
+    found = {name: [one.kind for one in communicator_cautions(one, read_process_groups(one), 2)] for name, one in named.items()}
+    assert found == {"eth0": [], "ib0": [OTHER_NETWORK]}

@@ -61,6 +61,20 @@ def read_tables(attempt: Attempt) -> StepTables:
     return found
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("name", ["[1-2]", "run*", "a?{b}"])
+def test_a_folder_whose_name_is_a_pattern_is_read_and_no_other(tmp_path: Path, name: str, ranks: int) -> None:
+    """Beside folders that the pattern would match, with other steps."""
+    for folder, first in ((name, 1), ("1", 100), ("run1", 100), ("ab{b}", 100)):
+        attempt = write_attempt(tmp_path / folder, factory.spec(ranks=ranks))
+        for rank in range(ranks):
+            lines = [event(attempt, rank=rank, step=first + at, iter_ms=50.0) for at in range(3)]
+            write_events(attempt, rank, "".join(f"{line}\n" for line in lines))
+        if folder == name:
+            wanted = attempt
+    assert read_tables(wanted).steps["step"].to_list() == [1, 2, 3] * ranks
+
+
 def test_tables_of_two_ranks(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path, factory.spec(ranks=2))
     for rank in range(2):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.collect.diagnosis import diagnose
 from seatrial.collect.original.runs import read_blocks
 from seatrial.core.errors import LaunchError
 from seatrial.core.files import read_json
@@ -22,7 +23,8 @@ from seatrial.records.attempt import Provenance
 from seatrial.records.codec import from_json
 from seatrial.records.columns import META_KEYS
 from seatrial.records.launch import AgentOrder, Command
-from seatrial.records.plan import RunSpec
+from seatrial.records.outcome import Cause
+from seatrial.records.plan import RunSpec, SiteSpec
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
 from tests.waiting import wait_until
 
@@ -47,6 +49,41 @@ def test_users_script_has_no_settings_file(tmp_path: Path) -> None:
     spec, attempt = make_spec(tmp_path), attempt_in(tmp_path)
     prepare_local(spec, attempt, allocation_for(spec), {})
     assert not attempt.settings.exists()
+
+
+def run_activated(tmp_path: Path, *lines: str) -> tuple[AttemptPaths, subprocess.CompletedProcess[str]]:
+    """A script that shows its variables, started as the agent would, at a site with these lines."""
+    (tmp_path / "train.py").write_text("import os\nprint(os.environ.get('FROM_SITE'), os.environ['PLANNED'], os.environ['RANK'])\n")
+    site = SiteSpec(name="lab", source="site.yaml", activate=lines)
+    spec, attempt = make_spec(tmp_path, ranks=2, env={"PLANNED": "by the plan"}, site=site), attempt_in(tmp_path)
+    order = prepare_local(spec, attempt, allocation_for(spec), dict(os.environ))
+    assert not any("planted" in argument for argument in order.command.argv), "whoever lists processes would read it"
+    env = {**os.environ, **order.command.env, **order.command.ranks[1]}
+    return attempt, subprocess.run(order.command.argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+def test_ranks_are_started_after_the_sites_lines_and_the_plan_counts_first(tmp_path: Path) -> None:
+    attempt, done = run_activated(
+        tmp_path, "if true; then", "export FROM_SITE=yes$NOT_SET", "fi", "export PLANNED=site RANK=7", "export HF_TOKEN=planted"
+    )
+    assert (done.stdout, done.returncode) == ("yes by the plan 1\n", 0), done.stderr
+    assert _mode(attempt.activation) == 0o700 and "planted" not in attempt.environment.read_text()
+    assert read_json(attempt.environment)["activated"][0] == "if true; then"
+    checked = subprocess.run(["shellcheck", str(attempt.activation)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize(("line", "code"), [("source /nowhere/bin/activate", 1), ("exit 7", 7), ("exit 0", 1), ("false | true", 1)])
+def test_a_line_of_the_site_that_fails_starts_no_rank_and_is_named(tmp_path: Path, line: str, code: int) -> None:
+    _, done = run_activated(tmp_path, "export FROM_SITE=yes", line)
+    assert (done.stdout, done.returncode) == ("", code)
+    said = done.stderr.splitlines()
+    assert said[-1].startswith("seatrial: item 2 of activate in site.yaml failed with exit code")
+    found = diagnose(done.returncode, said)
+    assert (found.signature, found.cause) == (
+        "activate_failed",
+        Cause.PROGRAM_MISSING,
+    ) and "item 2 of activate in site.yaml" in found.detail
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from seatrial.launch.prepare import masked_spec
 from seatrial.launch.transports.select import choose_transports
 from seatrial.launch.transports.srun import container_options, srun_argv
 from seatrial.machine.secrets import MASK
-from seatrial.machine.slurm import Answer
+from seatrial.machine.slurm import Answer, call, environment, time_limit_s
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.plan import ContainerSpec, LauncherSpec, PlaceSpec, RunSpec, SiteSpec, SlurmSpec, WorkloadSpec
 
@@ -54,6 +54,24 @@ def test_the_script_asks_for_what_the_plan_says(tmp_path: Path) -> None:
     assert any(line.startswith("--output=") and "50%%" in line for line in asked)
     assert lines.index("module load cuda") < len(lines) - 1 and lines[-1].startswith("exec ")
     assert subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["do$lar `x`", "back\\slash", "it's", "50%", "100%\\n", "[1-2] *"])
+def test_a_folder_of_any_name_stands_in_the_script_as_bash_and_sbatch_read_it(tmp_path: Path, name: str) -> None:
+    attempt = attempt_in(tmp_path / name / "mb8_r1" / "attempt-1")
+    attempt.job_order.write_text("{}")
+    text = script(JobOrder(spec=replace(SPEC, cwd=str(tmp_path / name))), attempt)
+    checked = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+    # In place of the program: what bash makes of its last argument.
+    shown = subprocess.run(["bash"], input=text.replace("exec ", "printf '%s\\n' "), capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == str(attempt.folder)
+    options = dict(line.removeprefix("#SBATCH --").partition("=")[::2] for line in text.splitlines() if line.startswith("#SBATCH"))
+    unescaped = {key: options[key].strip('"').replace("\\\\", "\\") for key in ("chdir", "comment", "output")}
+    assert (unescaped["chdir"], unescaped["comment"]) == (str(tmp_path / name), str(attempt.folder))
+    # sbatch takes backslashes of a file name away once more, and fills in percent signs only where there are none.
+    output = unescaped["output"]
+    assert (output.replace("\\\\", "\\") if "\\" in output else output.replace("%%", "%")) == str(attempt.job_log)
 
 
 def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:
@@ -132,3 +150,43 @@ def test_in_a_container_every_node_is_started_by_srun_with_its_mounts() -> None:
 def test_the_port_is_looked_for_by_job_unless_the_plan_names_one(place: dict[str, int], base: int | None) -> None:
     spec = replace(SPEC, place=replace(SPEC.place, **place))  # type: ignore[arg-type]
     assert nodes_of_job(spec, {"SLURM_JOB_ID": "4711"}, ["a", "b"]).place.port_base == base
+
+
+def test_variables_that_are_options_of_slurms_programs_do_not_reach_them() -> None:
+    shell = {
+        "PATH": "/bin",
+        "HF_HOME": "/hf",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SLURM_JWT": "token",
+        "SBATCH_PARTITION": "debug",
+        "SLURM_NNODES": "1",
+        "SQUEUE_FORMAT": "%i",
+        "SALLOC_QOS": "x",
+        "CUDA_VISIBLE_DEVICES": "3",
+    }
+    kept = {"PATH", "HF_HOME", "SLURM_CONF", "SLURM_JWT"}
+    assert environment(shell).keys() == kept | {"CUDA_VISIBLE_DEVICES"}
+    # GPUs of the job around it are not those of a job that is submitted.
+    inside = {**shell, "SLURM_JOB_ID": "7"}
+    assert environment(inside).keys() == kept
+    assert environment(inside, within_job=True).keys() == kept | {"CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_NNODES"}
+
+
+def test_a_call_that_nobody_waits_for_any_more_ends_at_once() -> None:
+    assert call(["cat"], "text") == Answer(returncode=0, stdout="text")
+    given_up = call(["sleep", "600"], give_up=lambda: True)
+    assert given_up.returncode is None and given_up.unreachable
+    assert call(["sleep", "600"], timeout_s=0.1).problem == "sleep did not answer within 0 s"
+    assert call(["/no/such/program"]).returncode is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *(("90", 5400), ("30:00", 1800), ("2:00:00", 7200), ("1-12", 129_600), ("1-12:30", 131_400), ("1-12:30:01", 131_460)),
+        # Slurm rounds up to minutes, and takes 0 for no limit.
+        *(("0:30", 60), ("0", None), ("UNLIMITED", None), ("infinite", None), ("", None), ("n/a", None)),
+    ],
+)
+def test_time_limits_as_slurm_reads_them(text: str, seconds: int | None) -> None:
+    assert time_limit_s(text) == seconds

@@ -343,6 +343,26 @@ def test_the_log_gives_cause_and_fix(tmp_path: Path, line: str, cause: str, fix:
         assert signature(error.cause)
 
 
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("srun: error: Unable to create step for job 7: Invalid job credential", "srun_failed"),
+        ("srun: error: Task launch for StepId=7.0 failed on node node2: Connection refused", "srun_failed"),
+        ("slurmstepd: error: execve(): /opt/python: No such file or directory", "program_missing"),
+        ("/usr/bin/python: No module named seatrial", "import_error"),
+    ],
+)
+def test_where_srun_starts_agents_nothing_advises_ssh(tmp_path: Path, line: str, cause: str) -> None:
+    log = tmp_path / "start.log"
+    log.write_text(f"{line}\n")
+    for error in (
+        start_error({"node2": describe_exit("srun", 1)}, {"node2": log}, by_srun=True),
+        connect_timeout_error(["node2"], {"node2": log}, 60.0, by_srun=True),
+    ):
+        assert error.cause == cause and line in str(error) and "ssh" not in str(error) + signature(error.cause).action
+    assert "ssh" not in str(disconnect_error("n0", "closed", {"n0": log}, by_srun=True))
+
+
 def test_many_hosts_with_trouble_are_named_and_the_rest_counted(tmp_path: Path) -> None:
     hosts = [f"n{number}" for number in range(9)]
     error = start_error({host: describe_exit("ssh", -9) for host in hosts}, dict.fromkeys(hosts, tmp_path / "none"))

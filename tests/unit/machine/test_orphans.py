@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import socket
@@ -76,6 +77,20 @@ def test_leftovers_are_killed_only_while_that_is_wanted(tmp_path: Path, go_on: b
     finally:
         left.kill()
         left.wait()
+
+
+def test_an_attempt_of_another_slurm_job_is_a_leftover_only_once_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Slurm puts two jobs of a campaign on one node, the agents of one must not kill the other's ranks."""
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    other, own = (AttemptPaths(tmp_path / run / "attempt-1") for run in ("a_r1", "b_r1"))
+    other.folder.mkdir(parents=True)
+    is_leftover = belongs_to_other_attempt(tmp_path, own.folder)
+    for job, is_over, wanted in [("7", False, False), ("7", True, True), ("8", False, True)]:
+        other.job.write_text(json.dumps({"job": job}))
+        other.outcome.unlink(missing_ok=True)
+        if is_over:
+            other.outcome.write_text("{}")
+        assert is_leftover(os.fsencode(other.folder / "nodes" / "node1")) is wanted, (job, is_over)
 
 
 def test_reported_pid_counts_only_while_it_is_the_same_process(tmp_path: Path) -> None:

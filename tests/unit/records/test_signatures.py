@@ -148,7 +148,7 @@ INFRASTRUCTURE = {
     "rendezvous_timeout", "port_in_use", "harness_lost", "agent_lost", "agent_stopped", "suspended",
     "events_removed", "hub_rate_limit", "hub_unreachable", "ibv_memlock", "gpu_busy", "name_unknown", "checkpoint_write",
     "job_cancelled", "job_time_limit", "job_preempted", "job_node_failed", "job_requeued", "job_queue_deadline", "job_failed", "job_lost",
-    "node_silent", "node_gone", "node_not_started", "loopback_address",
+    "node_silent", "node_gone", "node_not_started", "srun_failed", "loopback_address",
 }  # fmt: skip
 CODE = {"exception", "collective_mismatch", "nan", "ended_early", "cache_race", "gpu_access", "unused_parameters"}
 

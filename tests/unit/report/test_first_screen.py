@@ -285,6 +285,15 @@ def by_node(ratios: list[tuple[float, float] | None], higher_is_better: bool = T
         # Seconds: twice as long is half as fast.
         ([(2.0, 2.0)], False, "slow node", "node2, 50.0 % slower than node1 (95 %: 50.0 to 50.0 %)"),
         ([(0.99, 0.995), (0.98, 0.99), (0.8, 0.82)], True, "slow node", "node4, 19.0 % slower than node1"),
+        # Two of three: the middle node is a slow one too.
+        (
+            [(0.33, 0.35), (0.32, 0.33)],
+            True,
+            "slow node",
+            "2 of 3 nodes are slower than node1: node3, 67.5 % slower than node1 (95 %: 67.0 to 68.0 %), 1,270 samples/s ±1.0 %; node2",
+        ),
+        # One of three that is significantly slower, and one of which that is unknown.
+        ([(0.90, 1.02), (0.90, 0.96)], True, "slow node", "node3, 7.0 % slower than node1 (95 %: 4.0 to 10.0 %)"),
         # Significantly slower, and by no more than nodes of one kind differ.
         ([(0.985, 0.995)], True, "no slow node", "of 2; the last is node2, 1.0 % slower than node1 (95 %: 0.5 to 1.5 %)"),
         # It may be slow, and may not.

@@ -6,7 +6,9 @@ place's, the plan's. A value that replaces a different one of the caller's keeps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from seatrial.core.errors import LaunchError, did_you_mean
@@ -18,7 +20,7 @@ from seatrial.machine.network import interface_variables
 from seatrial.machine.provenance import is_recorded_variable, tuning_of
 from seatrial.records import events
 from seatrial.records.launch import Allocation, Command, EnvironmentVariable, Node
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import RunSpec, SiteSpec
 
 LAUNCHERS: Mapping[str, Launcher] = MappingProxyType(
     {
@@ -28,6 +30,10 @@ LAUNCHERS: Mapping[str, Launcher] = MappingProxyType(
         "command": CommandLauncher(),
     }
 )
+# Names that a shell accepts; a process may have variables with any other, and those reach the ranks but no script.
+SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SOURCES_UNKNOWN = "# shellcheck disable=SC1090,SC1091"
+"""Before the first command of a script that a site's lines are in: what they read is not here."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 # Variables of one host, terminal or process alone; and our own, which every agent sets anew. Hidden GPUs too: those of another host are
@@ -52,6 +58,41 @@ def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, ca
         cwd=spec.cwd,
         ranks=launcher.rank_variables(spec, allocation),
     )
+
+
+def activation_lines(site: SiteSpec | None) -> Iterator[str]:
+    """The site's own lines of bash. One that fails ends the shell, and is named by its number: its text may hold a secret."""
+    if site is None or not site.activate:
+        return
+    yield f"# From {site.source}. Scripts that activate an environment often use variables that are not set."
+    yield "set +u"
+    yield f"seatrial_site={shlex.quote(site.source)}"
+    yield "seatrial_failed() {"
+    yield '  echo "seatrial: item $seatrial_item of activate in $seatrial_site failed with exit code $1" >&2'
+    yield '  exit "$(($1 ? $1 : 1))"'
+    yield "}"
+    yield "trap 'seatrial_failed $?' EXIT"
+    for position, line in enumerate(site.activate, start=1):
+        yield f"seatrial_item={position}"
+        yield line
+    yield "trap - EXIT"
+    yield "set -u"
+
+
+def activation_script(site: SiteSpec, kept: Iterable[str]) -> str:
+    """activate.sh, which starts the command in its arguments after the site's lines. The variables `kept` are as before: what the plan says
+    counts first."""
+    names = " ".join(sorted(name for name in kept if SHELL_NAME.fullmatch(name)))
+    lines = [
+        "#!/usr/bin/env bash",
+        SOURCES_UNKNOWN,
+        "set -euo pipefail",
+        f"seatrial_kept=$(declare -p {names} 2>/dev/null || true)" if names else "seatrial_kept=",
+        *activation_lines(site),
+        'eval "$seatrial_kept"',
+        'exec "$@"',
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def rank_log_folder(spec: RunSpec, attempt: AttemptPaths, node: Node | None = None) -> str | None:

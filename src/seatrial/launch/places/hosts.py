@@ -110,7 +110,7 @@ def allocate_hosts(
         stack.callback(_release, server, choice)
         for transport, names in choice.by:
             transport.start([StartRequest(host=name, argv=start_argv(name), log=logs[name]) for name in names])
-        hellos = wait_for_agents(server, logs, choice.exits, should_stop)
+        hellos = wait_for_agents(server, logs, choice.exits, should_stop, by_srun=spec.place.kind == SLURM)
         if pernode_server is None:
             # Without ssh no name was looked up, and a user who tries it out may start both commands on one machine.
             check_distinct_hosts(nodes, here, hellos)
@@ -245,8 +245,10 @@ def wait_for_agents(
     should_stop: Callable[[], bool],
     timeout_s: float = CONNECT_TIMEOUT_S,
     monotonic: Callable[[], float] = time.monotonic,
+    *,
+    by_srun: bool = False,
 ) -> dict[str, Message]:
-    """Every agent's hello; HostError for one that cannot connect, StoppedError when `should_stop` first."""
+    """Every agent's hello; HostError for one that cannot connect, StoppedError when `should_stop` first. `by_srun`: what started them."""
     hellos: dict[str, Message] = {}
     until_m = monotonic() + timeout_s
 
@@ -255,29 +257,29 @@ def wait_for_agents(
         return {name: found[name] for name in logs if name in found and name not in hellos}
 
     while missing := [name for name in logs if name not in hellos]:
-        _receive_hellos(server, POLL_S, hellos, logs)
+        _receive_hellos(server, POLL_S, hellos, logs, by_srun)
         if server.failed:
             raise LaunchError(f"{server.failed}: start the same command again, and report it")
         if should_stop():
             raise StoppedError(f"stopped while the agents of {len(missing)} of {len(logs)} hosts were being started; nothing was run")
         if failed_starts():
-            _receive_hellos(server, GATHER_S, hellos, logs)
+            _receive_hellos(server, GATHER_S, hellos, logs, by_srun)
             # An agent that connected at the last moment counts, even if its ssh has ended since.
             if failed := failed_starts():
-                raise start_error(failed, logs)
+                raise start_error(failed, logs, by_srun=by_srun)
         if monotonic() >= until_m and (late := [name for name in logs if name not in hellos]):
-            raise connect_timeout_error(late, logs, timeout_s)
+            raise connect_timeout_error(late, logs, timeout_s, by_srun=by_srun)
     return hellos
 
 
-def _receive_hellos(server: ControlServer, timeout_s: float, hellos: dict[str, Message], logs: Mapping[str, Path]) -> None:
+def _receive_hellos(server: ControlServer, timeout_s: float, hellos: dict[str, Message], logs: Mapping[str, Path], by_srun: bool) -> None:
     for name, message in server.wait(timeout_s):
         if message["kind"] == "hello":
             hellos[name] = message
         elif message["kind"] == "refused":
             raise HostError(str(message.get("why")), host=name, cause="node_not_started")
         elif message["kind"] == "lost" and name in hellos:
-            raise disconnect_error(name, str(message.get("why")), logs)
+            raise disconnect_error(name, str(message.get("why")), logs, by_srun=by_srun)
 
 
 def check_distinct_hosts(nodes: Sequence[Node], here: Collection[str], hellos: Mapping[str, Message], own: Identity | None = None) -> None:

@@ -30,6 +30,7 @@ from seatrial.core.private_files import NotPrivateError, is_world_writable, read
 from seatrial.core.text import count
 from seatrial.launch.agents import answers_argv, module_argv
 from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.launchers.commands import SOURCES_UNKNOWN, activation_lines
 from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm
 from seatrial.machine.network import is_this_host, local_addresses
@@ -105,6 +106,13 @@ def submitted(paths: JobPaths) -> SubmittedJob | None:
     return found
 
 
+def job_among(paths: JobPaths, known: Mapping[str, slurm.JobStatus]) -> str:
+    """The number of its job: as the folder tells, else of the one in `known` that names the folder; empty where neither does."""
+    found = submitted(paths)
+    own = str(paths.folder.absolute())
+    return found.job if found else next((job for job, status in known.items() if status.comment == own), "")
+
+
 def started(paths: JobPaths) -> StartedJob | None:
     return from_json_or_none(StartedJob, _read_private(paths.job_start))
 
@@ -131,28 +139,18 @@ def script(order: Order, paths: JobPaths) -> str:
         *(f"#SBATCH --{key}" if value is None else f"#SBATCH --{key}={_quoted(value)}" for key, value in _options(name, spec, paths)),
         *(f"#SBATCH {argument}" for argument in spec.place.slurm.sbatch_args),
         f"# {_title(order, paths)}. By hand: sbatch {shlex.quote(str(paths.job_script.absolute()))}",
+        *([SOURCES_UNKNOWN] if spec.site and spec.site.activate else []),
         "set -euo pipefail",
-        f"if ! test -e {shlex.quote(folder + '/' + paths.job_order.name)}; then",
-        f'  echo "$(hostname) does not see {_in_double_quotes(folder)}: it must be on a file system that all nodes share" >&2',
+        f"if ! test -e {_shell_word(folder + '/' + paths.job_order.name)}; then",
+        f"  printf '%s does not see %s: it must be on a file system that all nodes share\\n' \"$(hostname)\" {_shell_word(folder)} >&2",
         f"  exit {NOT_SHARED}",
         "fi",
-        *_activation(spec),
+        # For the program itself; the ranks of every node are started after the same lines.
+        *activation_lines(spec.site),
         # In place of the shell: a shell would pass no signal on before its child has ended.
-        f"exec {shlex.join([*program, folder])}",
+        f"exec {' '.join(_shell_word(argument) for argument in (*program, folder))}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _activation(spec: RunSpec) -> Iterator[str]:
-    """The site's own lines. What they export reaches the other nodes too: srun passes the environment on."""
-    if spec.site is None or not spec.site.activate:
-        return
-    yield f"# From {spec.site.source}. Scripts that activate an environment often use variables that are not set."
-    yield "set +u"
-    for line in spec.site.activate:
-        yield "# shellcheck disable=SC1090,SC1091"
-        yield line
-    yield "set -u"
 
 
 def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, str | None]]:
@@ -163,8 +161,7 @@ def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, s
     yield "ntasks-per-node", "1"
     yield from slurm.resource_options(wanted)
     yield "chdir", spec.cwd
-    # sbatch fills in what follows a percent sign.
-    yield "output", str(paths.job_log.absolute()).replace("%", "%%")
+    yield "output", _file_pattern(str(paths.job_log.absolute()))
     # A requeued job would otherwise begin the file anew.
     yield "open-mode", "append"
     yield "requeue", None
@@ -177,11 +174,21 @@ def _quoted(value: str) -> str:
     """As sbatch reads it."""
     if "\n" in value or '"' in value:
         raise LaunchError(f"{value!r} cannot stand in the script of a Slurm job: use a path without quotes and line breaks")
-    return value if _PLAIN.fullmatch(value) else f'"{value}"'
+    return value if _PLAIN.fullmatch(value) else '"' + value.replace("\\", "\\\\") + '"'
+
+
+def _file_pattern(path: str) -> str:
+    """As sbatch takes a file name: it fills in what follows a percent sign, except in a name with a backslash, which escapes."""
+    return path.replace("\\", "\\\\") if "\\" in path else path.replace("%", "%%")
 
 
 def _in_double_quotes(text: str) -> str:
     return re.sub(r'([\\"$`])', r"\\\1", text)
+
+
+def _shell_word(text: str) -> str:
+    """In double quotes where it needs any: a dollar sign in single ones looks like a mistake to shellcheck."""
+    return text if shlex.quote(text) == text else f'"{_in_double_quotes(text)}"'
 
 
 def nodes_of_job(spec: RunSpec, environ: Mapping[str, str] = os.environ, names: Sequence[str] | None = None) -> RunSpec:

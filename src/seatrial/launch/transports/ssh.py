@@ -221,36 +221,42 @@ _FIXES: tuple[tuple[str, str, str], ...] = (
         "put the interpreter at the same path on {host}, or name one that exists there with place.python",
     ),
 )
+# Rows of _FIXES about ssh itself, which has no part in a job.
+_OF_SSH = frozenset({"ssh_denied", "name_unknown", "host_lost"})
+SRUN_FAILED = "srun_failed"
+_UNKNOWN_SRUN = "see the lines above and the node's state (`sinfo -N -l`); `seatrial doctor PLAN --place slurm` starts a task on every node"
 _UNKNOWN = "see the lines above and try `ssh {host} true`; `seatrial doctor PLAN` checks every host at once"
 _KILLED = "find out who ended it (a person, or the kernel for lack of memory: `dmesg`), then start the same command again"
 _SILENT = "check whether {host} is very busy and can reach this machine by TCP; `seatrial doctor PLAN` tries it"
 
 
-def start_error(exits: Mapping[str, Exit], logs: Mapping[str, Path]) -> HostError:
+def start_error(exits: Mapping[str, Exit], logs: Mapping[str, Path], *, by_srun: bool = False) -> HostError:
     """The error for hosts whose starting process has ended, by the first of them."""
     host, *others = exits
     was_killed = (exits[host].returncode or 0) < 0
     problem = f"{host}: its agent could not be started: {exits[host].text}"
-    return _host_error(host, others, problem, logs, _KILLED if was_killed else _UNKNOWN)
+    return _host_error(host, others, problem, logs, _KILLED if was_killed else _UNKNOWN, by_srun)
 
 
-def connect_timeout_error(missing: Sequence[str], logs: Mapping[str, Path], timeout_s: float) -> HostError:
+def connect_timeout_error(missing: Sequence[str], logs: Mapping[str, Path], timeout_s: float, *, by_srun: bool = False) -> HostError:
     """The error for hosts whose agent did not connect in time."""
     host, *others = missing
-    return _host_error(host, others, f"the agent of {host} did not connect within {timeout_s:.0f} s", logs, _SILENT)
+    return _host_error(host, others, f"the agent of {host} did not connect within {timeout_s:.0f} s", logs, _SILENT, by_srun)
 
 
-def disconnect_error(host: str, why: str, logs: Mapping[str, Path]) -> HostError:
+def disconnect_error(host: str, why: str, logs: Mapping[str, Path], *, by_srun: bool = False) -> HostError:
     """The error for a host that connected and disconnected before it got its order."""
     problem = f"the agent of {host} connected and disconnected again ({why}){_quoted(_log_lines(logs[host]))}"
-    return HostError(f"{problem}; {_UNKNOWN.format(host=host)}", host=host, cause="node_gone")
+    return HostError(f"{problem}; {(_UNKNOWN_SRUN if by_srun else _UNKNOWN).format(host=host)}", host=host, cause="node_gone")
 
 
-def _host_error(host: str, others: list[str], problem: str, logs: Mapping[str, Path], general_fix: str) -> HostError:
+def _host_error(host: str, others: list[str], problem: str, logs: Mapping[str, Path], general_fix: str, by_srun: bool) -> HostError:
     """Cause and fix by the first pattern that is in the host's log."""
     lines = _log_lines(logs[host])
     text = "\n".join(lines)
-    found = next(((cause, fix) for pattern, cause, fix in _FIXES if re.search(pattern, text)), ("node_not_started", general_fix))
+    general = (SRUN_FAILED, general_fix if general_fix == _KILLED else _UNKNOWN_SRUN) if by_srun else ("node_not_started", general_fix)
+    rows = [row for row in _FIXES if not by_srun or row[1] not in _OF_SSH]
+    found = next(((cause, fix) for pattern, cause, fix in rows if re.search(pattern, text)), general)
     same = f"; the same on {join_names(others, MAX_HOSTS_NAMED)}" if others else ""
     return HostError(f"{problem}{_quoted(lines)}{same}; {found[1].format(host=host)}", host=host, cause=found[0])
 

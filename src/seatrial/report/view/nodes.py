@@ -3,14 +3,13 @@
 In: CampaignResults. Out: one answer for the headline of every report: the slow nodes with how much and its interval, or that there is none,
 or why it is unknown.
 
-A node is slow where the whole 95 % interval of its ratio to the best node is more than SLOW_PCT below that of the middle one: among many
-nodes the last is always significantly slower than the first, by little.
+A node is slow where the whole 95 % interval of its ratio to the fastest node is more than SLOW_PCT below it: among many nodes the last is
+always significantly slower than the first, by little. Against the fastest, and not the middle one, which may itself be slow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median_high
 
 from seatrial.core.text import count, join_names
 from seatrial.records.measure import Estimate, RankedGroup
@@ -46,9 +45,11 @@ def slow_nodes(results: CampaignResults) -> SlowNodes | None:
     if any(row.ratio is None or row.ratio.low is None for row in measured):
         return SlowNodes(word=UNKNOWN, text=f"one run on a node proves nothing: raise repeats{beside}")
     speeds = {_name(row): _speed(row.ratio, results) for row in measured if row.ratio}
-    limit = median_high([1.0, *(speed.mean for speed in speeds.values())]) * (1 - SLOW_PCT / 100)
+    limit = 1 - SLOW_PCT / 100
     if slow := [row for row in measured if (speeds[_name(row)].high or 1.0) < limit]:
-        return SlowNodes(word=SLOW, text=f"{'; '.join(_clause(row, best, results) for row in reversed(slow))}{beside}")
+        nodes = len(measured) + 1
+        most = f"{len(slow)} of {nodes} nodes are slower than {_name(best)}: " if len(slow) > nodes / 2 else ""
+        return SlowNodes(word=SLOW, text=f"{most}{'; '.join(_clause(row, best, results) for row in reversed(slow))}{beside}")
     last = min(measured, key=lambda row: speeds[_name(row)].low or 1.0)
     if (speeds[_name(last)].low or 1.0) < limit:
         return SlowNodes(word=UNKNOWN, text=f"it may be {_clause(last, best, results)}: raise repeats{beside}")

@@ -201,7 +201,7 @@ def _printed_and_ok(health: Health) -> str:
 
 DECIDES_NOTHING = "None of these changes the verdict: only criteria do."
 # These have sections or sentences of their own: failures, the winners' sentence, cautions.
-STATED_ELSEWHERE = frozenset({"failure", "winner", "steady_state", "debug"})
+STATED_ELSEWHERE = frozenset({"failure", "winner", "steady_state", "debug", "process_group"})
 # By kind: what holds, and what is undecided.
 HOLDS = {
     "leak": "no leak",

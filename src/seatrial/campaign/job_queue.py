@@ -1,0 +1,159 @@
+"""Jobs as Slurm sees them, for both loops over jobs (`campaign.jobs`, `campaign.allocations`): asked about, waited for, stopped, cancelled.
+
+A controller that does not answer is waited for. At the user's first stop request running ranks are asked to halt by a file of their own,
+which needs no controller, and jobs that wait are cancelled. The second cancels everything; where Slurm does not answer then, the jobs are
+left as they are and named (`left_text`): the next harness picks them up.
+
+How long a job may wait: `place.queue_s`, counted from each time it was put into the queue, so also after a requeue. A reason that is a
+limit on a single job (NEVER_STARTS) ends the wait after HOPELESS_S: no end of other jobs resolves it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.core import files
+from seatrial.core.paths import JobPaths
+from seatrial.machine import slurm
+from seatrial.records.job import SubmittedJob
+from seatrial.records.outcome import Cause
+from seatrial.records.plan import LimitsSpec, SlurmSpec
+
+# Every harness of a cluster asks the same controller.
+ASK_EVERY_S = 3.0
+# Beyond the soft stop and TERM: agents that end, files that are written.
+STOP_GRACE_S = 20.0
+# For the answer to a second Ctrl-C.
+KILL_ANSWER_S = 5.0
+HOPELESS_S = 60.0
+"""A partition's limit may be changed, and a reason be that of the scheduler's pass before."""
+NEVER_STARTS = re.compile(
+    r"\w*PerJob\w*|Partition(?:TimeLimit|NodeLimit)|BadConstraints|Invalid(?:Account|QOS)|(?:Account|QOS)NotAllowed|DependencyNeverSatisfied"
+)
+"""Reasons of a job that waits which no other job's end resolves."""
+
+
+@dataclass
+class FollowedJob:
+    """A job from its submission to its end, as far as this harness knows it."""
+
+    job: SubmittedJob | None = None
+    status: slurm.JobStatus = field(default_factory=lambda: slurm.JobStatus(state="PENDING"))
+    cancelled: Cause | None = None
+    """Why this harness cancelled it."""
+    over_m: float | None = None
+    """When it was first seen to be over."""
+    stop_until_m: float | None = None
+    stopped_before: bool = False
+    """An earlier harness asked it to stop: that it does is no reason to leave its run."""
+    hopeless_m: float | None = None
+    """Since when its reason is one of NEVER_STARTS."""
+
+    @property
+    def number(self) -> str:
+        return f"Slurm job {self.job.job}" if self.job else "the job"
+
+    @property
+    def waits_since_t(self) -> float:
+        """Since when it is in the queue: a requeued job is put there anew."""
+        return max(self.job.submitted_t if self.job else 0.0, self.status.queued_t)
+
+    @property
+    def text(self) -> str:
+        """`job 4711 pending (Resources) since 09:31`."""
+        if self.job is None:
+            return "being submitted"
+        if not self.status.is_queued:
+            return f"job {self.job.job} {self.status.state.lower()}"
+        why = f" ({self.status.reason})" if self.status.reason not in ("", "None") else ""
+        since = f" since {datetime.fromtimestamp(self.waits_since_t):%H:%M}" if self.waits_since_t else ""
+        return f"job {self.job.job} {self.status.state.lower()}{why}{since}"
+
+    def why_cancelled(self, wanted: SlurmSpec | None) -> str:
+        """In one sentence."""
+        if self.cancelled is Cause.JOB_QUEUE_DEADLINE and wanted and wanted.queue_s:
+            return f"{self.number} was still waiting after {wanted.queue_s:.0f} s, and was cancelled"
+        if self.cancelled is Cause.JOB_NEVER_STARTS:
+            return f"{self.number} could never start ({self.status.reason}), and was cancelled"
+        return f"stopped by the user; {self.number} was cancelled" if self.job else "stopped by the user before a job was submitted"
+
+
+class JobQueue:
+    """The jobs of one campaign at their controller."""
+
+    def __init__(self, interrupts: Interrupts, monotonic: Callable[[], float]) -> None:
+        self._interrupts, self._monotonic = interrupts, monotonic
+        self._asked_m = float("-inf")
+        self._heeded = Urgency.NONE
+        self.jobs: Mapping[str, slurm.JobStatus] | None = None
+        """None while Slurm has not answered, or its answer is older than the newest job."""
+        self.abandoned = False
+        """Slurm did not answer after the second stop request: nothing more can be done here."""
+
+    def ask(self) -> None:
+        if self._monotonic() - self._asked_m >= ASK_EVERY_S:
+            self.jobs = slurm.own_jobs(self.call)
+            self._asked_m = self._monotonic()
+            self.abandoned = self.abandoned or (self.jobs is None and self._interrupts.urgency is Urgency.KILL)
+
+    def call(self, argv: Sequence[str], text: str = "") -> slurm.Answer:
+        """Until the user wants something else meanwhile."""
+        timeout_s = KILL_ANSWER_S if self._interrupts.urgency is Urgency.KILL else slurm.TIMEOUT_S
+        return slurm.call(argv, text, timeout_s, give_up=lambda: self._interrupts.hung_up or self._interrupts.urgency > self._heeded)
+
+    def submitted_one(self) -> None:
+        """What Slurm said before is older than this job."""
+        self._asked_m, self.jobs = self._monotonic(), None
+
+    def check_wait(self, one: FollowedJob, wanted: SlurmSpec | None) -> None:
+        """Cancel a job that has waited for too long, or waits for what will not come."""
+        if one.cancelled or not one.status.is_queued or one.job is None:
+            one.hopeless_m = None
+            return
+        if wanted and wanted.queue_s is not None and time.time() - one.waits_since_t > wanted.queue_s:
+            self.cancel(one, Cause.JOB_QUEUE_DEADLINE)
+        elif not NEVER_STARTS.fullmatch(one.status.reason):
+            one.hopeless_m = None
+        else:
+            one.hopeless_m = self._monotonic() if one.hopeless_m is None else one.hopeless_m
+            if self._monotonic() - one.hopeless_m > HOPELESS_S:
+                self.cancel(one, Cause.JOB_NEVER_STARTS)
+
+    def cancel(self, one: FollowedJob, why: Cause) -> None:
+        """Without an answer it is tried again at the next turn."""
+        if one.job is None or self.abandoned:
+            return
+        answer = slurm.cancel(one.job.job, self.call)
+        if answer.ok:
+            one.cancelled = why
+        self.abandoned = answer.unreachable and self._interrupts.urgency is Urgency.KILL
+
+    def stop(self, jobs: Sequence[tuple[FollowedJob, JobPaths, LimitsSpec]]) -> None:
+        """At every turn while a stop is requested."""
+        urgency = self._interrupts.urgency
+        for one, paths, limits in jobs:
+            if one.stop_until_m is None:
+                one.stop_until_m = self._monotonic() + limits.soft_s + limits.term_s + STOP_GRACE_S
+                # Its ranks halt by this, whether the controller answers or not; a job that waits is over as soon as it starts.
+                files.write_json(paths.job_stop, {"t": time.time()})
+            late = self._monotonic() > one.stop_until_m
+            is_due = self.jobs is not None and (one.status.is_queued or late)
+            if not one.cancelled and (is_due or urgency is Urgency.KILL):
+                self.cancel(one, Cause.USER)
+        self._heeded = urgency
+        # One whose submission got no answer may have been taken.
+        self.abandoned = self.abandoned or (urgency is Urgency.KILL and self.jobs is None and any(one.job is None for one, _, _ in jobs))
+
+
+def left_text(jobs: Mapping[str, FollowedJob]) -> str:
+    """Which jobs were left as they are, by run."""
+    known = [one.job.job for one in jobs.values() if one.job]
+    unknown = [run for run, one in jobs.items() if one.job is None]
+    left = f"job {', '.join(known)} may go on: `scancel {' '.join(known)}` ends {'it' if len(known) == 1 else 'them'}"
+    taken = f"it may have taken a job for {', '.join(unknown)}: see `squeue --me`"
+    return f"Slurm does not answer, and {'; '.join([*([left] if known else []), *([taken] if unknown else [])])}"
