@@ -58,7 +58,7 @@ def outcome_of(
         found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
         may_have_failed = _why_it_may_have_failed(read) if not found and read.outcome is None else ""
     if found:
-        who = f"rank {found.rank}: " if found.rank is not None and not found.detail.startswith("rank ") else ""
+        who = f"{found.who}: " if found.who else ""
         detail = f"{'exit code 0, but ' if judged.outcome is Outcome.OK else ''}{who}{found.detail}"
         judged = EndingCause(
             outcome=Outcome.FAILED, cause=found.cause, detail=detail, action=found.action, signature=found.signature, needs_log=True

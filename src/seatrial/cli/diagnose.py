@@ -110,9 +110,7 @@ def _headline(report: LogReport) -> str:
     if found.outcome is Outcome.OK:
         return "the log shows a good end" if found.good_end else "exit code 0, and no failure in the log"
     if found.outcome is Outcome.FAILED:
-        # What a launcher reports about a rank begins with it.
-        is_named = found.rank is None or found.detail.startswith(f"rank {found.rank} ")
-        who = "" if is_named else f" on rank {found.rank}"
+        who = f" on {found.who}" if found.who else ""
         where = f", host {found.host}" if found.host else ""
         return f"{found.signature or found.cause.value}{who}{where}: {found.detail}"
     if found.outcome is Outcome.INTERRUPTED:

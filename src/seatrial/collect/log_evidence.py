@@ -257,42 +257,6 @@ class LogSource:
         return gone
 
 
-@dataclass(kw_only=True)
-class LauncherReport:
-    """What a launcher printed into one file about a job that failed."""
-
-    first: LogEvidence
-    step_before: int | None
-    """The highest of the last steps before it."""
-    last_at: int
-    """Its last line so far."""
-    numbers: set[int] = field(default_factory=set)
-    """Steps after it."""
-    num_unnumbered: int = 0
-
-    def take_step(self, number: int | None) -> None:
-        if number is None:
-            self.num_unnumbered += 1
-        else:
-            self.numbers.add(number)
-
-    @property
-    def has_new_steps(self) -> bool:
-        """A launcher reports when all its processes are gone: who takes steps after that was started again, or is another program. Steps
-        that only go on from those before it may be lines of other ranks that arrive late."""
-        is_new = self.step_before is None or self.began_anew or not self.numbers
-        return is_new and max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether those steps got as far as the ones before it: a second attempt, or the next of several trainings."""
-        return self.has_new_steps and max(self.numbers, default=self.step_before or 0) >= (self.step_before or 0)
-
-    @property
-    def began_anew(self) -> bool:
-        return self.step_before is not None and min(self.numbers, default=self.step_before) < self.step_before
-
-
 @dataclass(frozen=True, kw_only=True)
 class LastStep:
     at: int

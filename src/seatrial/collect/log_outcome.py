@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from seatrial.collect.launcher_log import without_host
+from seatrial.collect.launcher_report import LAUNCHER_REPORT, RAISED, SHELL_SIGNALS
 from seatrial.collect.log_evidence import (
     EXCEPTION,
     HELPER_ENDED,
@@ -30,7 +31,7 @@ from seatrial.collect.log_evidence import (
     shape,
     step_number,
 )
-from seatrial.collect.log_scan import BAD_STATUS, LAUNCHER_REPORT, LogScan, progress
+from seatrial.collect.log_scan import BAD_STATUS, LogScan, progress
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Outcome
 
@@ -40,10 +41,6 @@ STEPS_TOGETHER = 10
 """So many are taken only by all ranks: each waits for the others."""
 LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
-# Exit code of a rank that raised.
-RAISED = 1
-# A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
-SHELL_SIGNALS = 128
 # Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
 INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
 # Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.

@@ -14,6 +14,18 @@ from collections import deque
 from collections.abc import Iterator
 
 from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
+from seatrial.collect.launcher_report import (
+    DEEPSPEED_REPORT,
+    FAILED_BY_LAUNCHER,
+    LAUNCHER_REPORT,
+    QUOTED_LINES,
+    REPORT_BEGINS,
+    REPORT_LINES,
+    SRUN_TASKS,
+    LauncherReport,
+    ReportedEnd,
+    end_in_one_line,
+)
 from seatrial.collect.log_evidence import (
     CHAINED,
     HEAD,
@@ -24,7 +36,6 @@ from seatrial.collect.log_evidence import (
     ExceptionChain,
     FoundSigns,
     LastStep,
-    LauncherReport,
     LineSearch,
     LogEvidence,
     LogSource,
@@ -64,28 +75,8 @@ SAMPLED_STEPS = 17
 """A prime, so that every rank's turn comes."""
 RECENT_STEPS = 64
 """Of so many lines that may report one, the last step is read: each of many ranks may print it."""
-# Lines of torchrun's and deepspeed's own report of a failed run.
-LAUNCHER_REPORT = re.compile(
-    r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$"
-    r"|^\s+(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s+<NO_OTHER_FAILURES>"
-)
-# torchrun's report of the rank that ended first.
-ROOT_CAUSE = "Root Cause (first observed failure)"
-REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
-REPORT_LINES = 8
-QUOTED_LINES = 200
-# The report of deepspeed's launcher.
-DEEPSPEED_REPORT = re.compile(r"\[launch\.py:\d+:\w+\] .* exits with return code = (-?\d{1,9})$")
-# What a launcher prints only about a run that failed.
-FAILED_BY_LAUNCHER = re.compile(
-    r"^Root Cause \(first observed failure\)|\bmultiprocessing\.errors\.ChildFailedError\b"
-    r"|\[launch\.py:\d+:\w+\] .* exits with return code = -?[1-9]"
-    r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
-    r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
-    r"|^subprocess\.CalledProcessError: Command '\[?'?\S*\bpython[\d.]*'.* (?:non-zero exit status|died with)"
-    r"|^command terminated with exit code [1-9]"
-    r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
-)
+# In what torchrun's own modules log.
+ELASTIC = "distributed/elastic/"
 # After NCCL's error of a rank comes the address it could not reach.
 LAST_ERROR = "Last error:"
 # What is printed when training is over and all went well: a sentence of its own, behind a logger's prefix at most, and not about an epoch.
@@ -146,7 +137,10 @@ class LogScan:
         self.num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
         """Whether something may still be survived, and the last of it."""
-        self.report_fields: dict[str, str] = {}
+        self.reported_end: ReportedEnd | None = None
+        """Who ended first."""
+        self.under_torchrun = False
+        """A task of srun's may then be torchrun itself: its number is no rank."""
         self.deepspeed_code: int | None = None
         self.reports: dict[str, LauncherReport] = {}
         """Of each file, where no steps came after."""
@@ -252,6 +246,7 @@ class LogScan:
     def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
         if own.report_left > 0:
             text = self._read_report(own, text)
+        self.under_torchrun = self.under_torchrun or ELASTIC in text
         if self._has_evidence and RESTART.search(text):
             self.restart_at[source] = self.at
         weight = weight_by_block(own, text)
@@ -319,7 +314,7 @@ class LogScan:
             prefix=prefix,
             text=text[:LONGEST_EVIDENCE],
             sign=sign,
-            rank=rank_of(prefix, text, given_rank),
+            rank=None if self.under_torchrun and SRUN_TASKS.match(text) else rank_of(prefix, text, given_rank),
             excerpt=tuple(_short(line) for line in excerpt),
             num_before=self.num_errors,
             step=step_number(self.steps[-1][2]) if self.steps else None,
@@ -437,7 +432,7 @@ class LogScan:
         if report.began_anew:
             self.relaunched_at[source] = self.at
         if not self.reports:
-            self.report_fields, self.deepspeed_code = {}, None
+            self.reported_end, self.deepspeed_code = None, None
         for (file, _), own in self.sources.items():
             if file == source and not own.is_empty:
                 for gone in own.recent:
@@ -456,14 +451,15 @@ class LogScan:
         return Worth.ERROR
 
     def _note_report(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
-        if text.startswith(ROOT_CAUSE) and not self.report_fields:
-            own.report_left = REPORT_LINES
+        if REPORT_BEGINS.search(text) and self.reported_end is None:
+            own.report_left, self.reported_end = REPORT_LINES, ReportedEnd()
         match = DEEPSPEED_REPORT.search(text)
         if match and self.deepspeed_code is None and int(match.group(1)) != 0:
             self.deepspeed_code = int(match.group(1))
         if not FAILED_BY_LAUNCHER.search(text):
             return False
         self._has_evidence, self._evidence_at = True, self.at
+        self.reported_end = self.reported_end or end_in_one_line(text, is_rank=not self.under_torchrun)
         if source in self.reports:
             report = self.reports[source]
             report.numbers, report.num_unnumbered, report.last_at = set(), 0, self.at
@@ -475,8 +471,8 @@ class LogScan:
     def _read_report(self, own: LogSource, text: str) -> str:
         """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
         own.report_left -= 1
-        if match := REPORT_FIELD.match(text):
-            self.report_fields.setdefault(match.group(1), match.group(2))
+        if self.reported_end is not None:
+            self.reported_end.take(text)
         if text.endswith(HEAD):
             own.report_left = QUOTED_LINES
             return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
 
@@ -137,6 +138,11 @@ class Diagnosis:
     """The highest among the last step numbers in the log; None without any."""
     good_end: bool = False
     """A line says that training is over, or the steps that were asked for were reached."""
+
+    @property
+    def who(self) -> str:
+        """`rank 3`; empty where no rank is known, and where the detail names it already."""
+        return "" if self.rank is None or re.search(rf"\brank {self.rank}\b", self.detail) else f"rank {self.rank}"
 
 
 @dataclass(frozen=True, kw_only=True)

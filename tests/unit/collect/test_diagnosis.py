@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tracemalloc
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.diagnosis import LogReader, diagnose, signal_name
+from seatrial.collect.diagnosis import LogReader, diagnose
 from seatrial.collect.launcher_log import read_lines
+from seatrial.collect.launcher_report import signal_name
 from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS
-from seatrial.records.outcome import Cause, Diagnosis, Outcome
+from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
 
@@ -375,15 +377,65 @@ def test_a_task_that_nobody_waited_for_is_no_failure() -> None:
     assert read([*steps(0, 9), *task], exit_code=0).outcome is Outcome.OK
 
 
+CANCELLED = "slurmstepd: error: *** STEP 17.0 ON node05 CANCELLED AT 2026-11-18T08:00:00 ***"
+ENDED_BY_SRUN = ["srun: Terminating StepId=17.0", CANCELLED, "srun: error: node05: tasks 0-2: Terminated"]
+MPIRUN = [
+    "mpirun detected that one or more processes exited with non-zero status, thus causing",
+    "the job to be terminated. The first process to do so was:",
+    "",
+    "  Process name: [[1234,1],3]",
+    "  Exit code:    7",
+]
+SRUN = "srun: error: node07: task 3: "
+
+
 @pytest.mark.parametrize(
-    ("last", "rank"),
-    [("srun: error: node01: task 3: Exited with exit code 1", 3), ("command terminated with exit code 137", None)],
+    ("last", "cause", "rank", "detail"),
+    [
+        ([f"{SRUN}Exited with exit code 1"], Cause.EXIT_CODE, 3, "task 3 (rank 3) on node07 ended first, with exit code 1, and printed no"),
+        ([f"{SRUN}Exited with exit code 137"], Cause.KILLED, 3, "task 3 (rank 3) on node07 was killed by signal 9 (SIGKILL)"),
+        ([f"{SRUN}Killed"], Cause.KILLED, 3, "task 3 (rank 3) on node07 was killed by signal 9 (SIGKILL)"),
+        ([f"{SRUN}Segmentation fault (core dumped)"], Cause.NATIVE_CRASH, 3, "task 3 (rank 3) on node07 crashed: SIGSEGV"),
+        (["srun: error: n1: tasks 0-3: Exited with exit code 2"], Cause.EXIT_CODE, None, "tasks 0-3 on n1 ended first, with exit code 2"),
+        (["command terminated with exit code 137"], Cause.KILLED, None, "the command was killed by signal 9 (SIGKILL)"),
+        (MPIRUN, Cause.EXIT_CODE, 3, "rank 3 ended first, with exit code 7, and printed no reason"),
+        ([*MPIRUN[:3], "   Process name: [prterun-n1-4711@1,5]", MPIRUN[-1]], Cause.EXIT_CODE, 5, "rank 5 ended first, with exit code 7"),
+    ],
 )
-def test_a_launchers_line_is_the_reason_where_nothing_else_is(last: str, rank: int | None) -> None:
-    for exit_code in (None, 0):
-        found = read([*steps(0, 9), last], exit_code=exit_code)
-        assert (found.outcome, found.rank) == (Outcome.FAILED, rank)
-        assert last in found.detail and "exit code 0" not in found.detail
+def test_a_launchers_line_is_the_reason_where_nothing_else_is(last: list[str], cause: Cause, rank: int | None, detail: str) -> None:
+    for exit_code, after in itertools.product((None, 0, 1), ([], ENDED_BY_SRUN)):
+        found = read([*steps(0, 9), *last, *after], exit_code=exit_code)
+        assert (found.outcome, found.cause, found.rank) == (Outcome.FAILED, cause, rank)
+        assert found.detail.startswith(detail)
+        assert found.fault is not Fault.INFRASTRUCTURE
+
+
+def test_a_task_that_fails_is_not_the_scheduler_s_fault_and_its_last_error_is_shown() -> None:
+    failed = ["FATAL: tokenizer file not found: /data/tok.json", f"{SRUN}Exited with exit code 1", *ENDED_BY_SRUN]
+    found = read([*steps(0, 9), *failed], exit_code=1)
+    assert found.detail.endswith("with exit code 1; most relevant line: FATAL: tokenizer file not found: /data/tok.json")
+    assert found.line == 12
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        ["srun: error: node05: tasks 0-2: Terminated"],
+        ["srun: error: node05: tasks 0-2: Killed"],
+        ["srun: error: node05: task 0: Exited with exit code 143"],
+        ["srun: error: node05: task 0: Exited with exit code 2"],
+        traceback("RuntimeError: DataLoader worker (pid 12) is killed by signal: Terminated."),
+    ],
+)
+def test_what_follows_a_job_that_was_cancelled_from_outside_is_its_consequence(after: list[str]) -> None:
+    found = read([*steps(0, 9), "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", CANCELLED, *after], exit_code=1)
+    assert (found.cause, found.fault, found.line) == (Cause.SCHEDULER, Fault.INFRASTRUCTURE, 12)
+
+
+def test_a_task_that_is_torchrun_itself_has_the_number_of_a_node() -> None:
+    term = "W1118 08:10:01.000000 999 torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGTERM death signal"
+    found = read([*steps(0, 9), term, f"{SRUN}Exited with exit code 1"], exit_code=1)
+    assert (found.rank, found.detail) == (None, "task 3 on node07 ended first, with exit code 1, and printed no reason")
 
 
 def test_an_error_instead_of_the_steps_asked_for_is_not_ok() -> None:
