@@ -89,6 +89,11 @@ class LogReader:
             last_step=last.step,
         )
 
+    def reached(self, asked_steps: int) -> bool | None:
+        """Whether the last lines show that so many steps may have been taken; None where they show no step."""
+        last = self._scan.last_step()
+        return None if last.step is None else last.may_be(asked_steps)
+
     def unfinished(self) -> tuple[int, int] | None:
         """How far the progress bar that the lines end with is, and its length, where it is not full."""
         return self._end.unfinished()

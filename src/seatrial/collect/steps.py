@@ -51,7 +51,7 @@ from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, L
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count, count_were, format_bytes
 from seatrial.records.attempt import Attempt, StepTables
-from seatrial.records.caution import Caution
+from seatrial.records.caution import STEPS_START_OVER, Caution
 from seatrial.records.launch import ObservedRanks
 from seatrial.records.plan import WorkloadSpec
 
@@ -243,6 +243,9 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
     header = read_header(lines) if found.name != "seed" else ScriptHeader()
     ranks = _ranks(attempt, header)
     rows = _rows(found.printed, work_of_a_step(spec.workload, ranks, header))
+    if found.printed is not found.numbered.series[0]:
+        # The first line of a later series is not the end of the start-up.
+        rows[0]["t"] = None
     pauses = _pauses(found, rows, lines, spec.workload)
     timed = {row["step"] for row in rows if row["iter_ms"] is not None}
     too_many_pauses = len({step for step, _ in pauses} & timed) > MAX_PAUSED_SHARE * len(timed)
@@ -440,6 +443,16 @@ def reading_cautions(reading: Reading) -> Iterator[Caution]:
             numbers={"passed_over": numbered.num_late, "lines": numbered.lines},
             text=f"{late} skipped; several processes seem to print without a rank prefix: print from rank 0 only, or start through "
             f"torchrun.{kept}",
+        )
+    if numbered.num_started_over:
+        times = "once" if numbered.num_started_over == 1 else f"{numbered.num_started_over} times"
+        counted = numbered.printed
+        yield Caution(
+            kind=STEPS_START_OVER,
+            numbers={"started_over": numbered.num_started_over, "first": counted[0].number, "last": counted[-1].number},
+            text=f"The script's step numbers start over {times}, and no line names an epoch: whether that is the next epoch or the same "
+            f"training again is not known. Only the longest series counts, {counted[0].number:,} to {counted[-1].number:,}. Print the "
+            "epoch, or a number that goes on.",
         )
     if numbered.restarts:
         times = "once" if numbered.restarts == 1 else f"{numbered.restarts} times"

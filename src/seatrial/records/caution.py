@@ -9,6 +9,8 @@ Scalar = str | int | float | bool | None
 Number = float | int | str | None
 MAY_HAVE_FAILED = "may_have_failed"
 """Kind of the caution about a run that is `ok` by its exit code and may have failed: no verdict passes on it."""
+STEPS_START_OVER = "steps_start_over"
+"""Kind of the caution about step numbers that start over without an epoch that is named."""
 
 
 @dataclass(frozen=True, kw_only=True)

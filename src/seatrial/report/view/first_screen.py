@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from seatrial.core.text import count, join_names
+from seatrial.records.caution import STEPS_START_OVER
 from seatrial.records.measure import GroupStability, JitterCause, RankedGroup, StabilityVerdict
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
@@ -290,7 +291,9 @@ def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
             yield KeyFinding(status=VERDICT_STATUS[verdict], text=f"[{problems.short_id(finding)}] {finding.text}", action=action)
 
 
-WEAKEN_RANKING = frozenset({"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only", "too_few_steps", "buffered_output"})
+WEAKEN_RANKING = frozenset(
+    {"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only", "too_few_steps", "buffered_output", STEPS_START_OVER}
+)
 """Kinds of cautions without which a reader would take the ranking for more than it is, beside the ranking's own."""
 
 
