@@ -54,7 +54,12 @@ ExitCode = Annotated[
 ]
 Steps = Annotated[
     int | None,
-    typer.Option("--steps", metavar="N", help="Steps the job was to take: a log that reaches them shows a good end, one that does not shows none.", min=1),
+    typer.Option(
+        "--steps",
+        metavar="N",
+        help="Steps the job was to take: a log that reaches them shows a good end, one that does not shows none.",
+        min=1,
+    ),
 ]
 
 

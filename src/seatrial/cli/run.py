@@ -240,6 +240,7 @@ def result_json(results: CampaignResults) -> dict[str, object]:
         "report": str(CampaignPaths(Path(results.output)).summary_md),
         "recommended": results.ranking.recommended,
         "confounded": results.ranking.confounded or None,
+        "condition": results.ranking.condition or None,
     }
 
 

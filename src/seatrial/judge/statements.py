@@ -106,6 +106,7 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
         return
     value = chosen.figures.get(ranking.metric)
     figure = f" with {format_number(value.mean)} {ranking.unit}".rstrip() if value else ""
+    figure += f", {ranking.condition}" if ranking.condition else ""
     sure = ranking.winner == chosen.group and not failed and not facts.pending
     rival = next((place for place in ranking.groups if place.can_win and place.group != chosen.group), None)
     because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""

@@ -21,6 +21,7 @@ from seatrial.report.html.page import page_parts
 from seatrial.report.markdown import summary_md
 from seatrial.report.terminal import print_report
 from seatrial.report.terminal_brief import shortened_names
+from seatrial.report.view.campaign import winners_sentence
 from seatrial.report.view.first_screen import Status, first_rows, headline, headline_text, key_findings
 from seatrial.report.view.problems import findings_lines
 from seatrial.report.write import summary_json
@@ -133,7 +134,26 @@ def test_a_proven_winner_is_named_with_the_next_and_its_ratio() -> None:
     assert part.text.startswith("mb16_nw2, 1,270 samples/s") and "next mb16_nw0 at 0.985" in part.text
 
 
-@pytest.mark.parametrize("results", [unstable(), factory.results(), factory.empty_results()])
+def conditional() -> CampaignResults:
+    """A winner that nobody knows to have done the same work."""
+    ranking = dataclasses.replace(
+        factory.ranking(decided=True), condition="if a step is the same work in every group", condition_remedy="pass --samples-per-step"
+    )
+    return factory.with_groups(passed(*[stability(StabilityVerdict.STABLE, 1.0)] * 3, ranking=ranking))
+
+
+def test_a_winner_that_stands_under_a_condition_is_not_green() -> None:
+    results = conditional()
+    part = headline(results)[1]
+    assert (part.word, part.status) == ("winner", Status.OPEN)
+    clause = "if a step is the same work in every group"
+    assert f"samples/s ±1.0 %, {clause}: pass --samples-per-step" in part.text
+    assert f"winner mb16_nw2, {clause}" in headline_text(results)
+    assert any("winner, conditional" in line for line in printed(results))
+    assert f"{clause}: pass --samples-per-step." in winners_sentence(results)
+
+
+@pytest.mark.parametrize("results", [unstable(), factory.results(), factory.empty_results(), conditional()])
 def test_the_headline_is_the_same_everywhere(results: CampaignResults) -> None:
     page, markdown = Read(page_parts(page_data(results))["main"]).text, summary_md(results, CampaignPaths(Path("out")))
     terminal = " ".join(" ".join(printed(results, 200)).split())

@@ -66,13 +66,15 @@ def headline(results: CampaignResults) -> tuple[HeadlinePart, HeadlinePart, Head
 
 
 def headline_text(results: CampaignResults) -> str:
-    """`PASS · no proven winner · platform unstable`; `… · no proven winner: confounded by tower_graph · …`."""
+    """`PASS · no proven winner · platform unstable`; `… · no proven winner: confounded by tower_graph · …`; `… · winner T32, if a step is
+    the same work in every group · …`."""
     confounded = campaign.confounded_clause(results)
     texts = []
     for part in headline(results):
         text = f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word
-        is_marked = confounded and part.word in (campaign.WINNER, NO_PROVEN_WINNER)
-        texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{confounded}" if is_marked else text)
+        marks = (confounded, results.ranking.condition) if part.word in (campaign.WINNER, NO_PROVEN_WINNER) else ()
+        marked = ", ".join(mark for mark in marks if mark)
+        texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{marked}" if marked else text)
     return " · ".join(texts)
 
 
@@ -119,13 +121,14 @@ def _winner(results: CampaignResults) -> HeadlinePart:
         reason = results.ranking.reason or "no group could be ranked."
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=NO_WINNER, text=_clause(reason))
     value, debug = campaign.figure_text(results, first), campaign.debug_clause(first)
+    condition = campaign.condition_clause(results)
     if first.note == campaign.WINNER:
         confounded = campaign.confounded_clause(results)
-        text = f"{first.group}, {value}{f', {confounded}' if confounded else ''}{_next(first, rows)}{debug}"
-        return HeadlinePart(question="winner", status=Status.GOOD, word=campaign.WINNER, text=text)
+        text = f"{first.group}, {value}{f', {confounded}' if confounded else ''}{condition}{_next(first, rows)}{debug}"
+        return HeadlinePart(question="winner", status=Status.OPEN if condition else Status.GOOD, word=campaign.WINNER, text=text)
     if first.note == campaign.ONLY_GROUP:
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=campaign.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
-    text = f"{_not_all_equal(results)}{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
+    text = f"{_not_all_equal(results)}{first.group} recommended{condition}{_why_unproven(results, first, rows)}{debug}"
     return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
 
 
