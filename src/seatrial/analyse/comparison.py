@@ -380,7 +380,7 @@ def _condition(assumed: Assumed | None) -> str:
         return ""
     key = "samples_per_step" if assumed.what == A_STEP else "tokens_per_step"
     clause = assumed.clause("in both")
-    return f"{clause[0].upper()}{clause[1:]} ({join_names(assumed.settings)} may change it: set workload.{key}): "
+    return f"{clause[0].upper()}{clause[1:]} ({join_names(assumed.settings, MOST_IN_PASSING, ' or ')} may change it: set workload.{key}): "
 
 
 def _else_cautions(prepared: _Prepared) -> Iterator[str]:

@@ -535,7 +535,7 @@ def _assumed_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[C
     assumed = _assumption(running, metric)
     if assumed is None:
         return
-    name, names = metric.name.replace("_per_s", "_per_step"), join_names(assumed.settings)
+    name, names = metric.name.replace("_per_s", "_per_step"), join_names(assumed.settings, MOST_TIED_NAMED, " or ")
     typed = next((group.typed_work[name] for group in running if name in group.typed_work), None)
     known = f"{name} is {typed:g} in every group" if typed is not None else f"The work of {assumed.what} is not known"
     yield Caution(
@@ -566,6 +566,11 @@ def _condition(groups: Sequence[GroupSummary], metric: Metric, chosen: RankedGro
     assumed = _assumption([group for group in groups if group.runs], metric) if chosen else None
     if assumed is None:
         return {"condition": "", "condition_remedy": ""}
+    if metric.name == "duration_s":
+        return {
+            "condition": assumed.clause("in every group").replace(assumed.what, "a run"),
+            "condition_remedy": "let the script print its steps",
+        }
     remedy = f"pass --{'samples' if assumed.what == A_STEP and not metric.name.startswith('samples') else 'tokens'}-per-step"
     return {"condition": assumed.clause("in every group"), "condition_remedy": remedy}
 

@@ -373,14 +373,15 @@ def _without(pairs: Sequence[RunStraggler]) -> Iterator[Finding]:
 
 
 def failure_statements(facts: Facts) -> Iterator[Finding]:
-    """Each cause once, with whose fault it is and what to do."""
-    together: dict[tuple[str, str, str], list[tuple[MeasuredRun, RunOutcome]]] = {}
+    """Each cause and message once, with whose fault it is and what to do."""
+    together: dict[tuple[str, ...], list[tuple[MeasuredRun, RunOutcome]]] = {}
     for run in (*facts.failed, *facts.platform_failed):
         outcome = run.attempt.outcome
         if outcome:
-            together.setdefault((outcome.cause.value, outcome.signature, outcome.action), []).append((run, outcome))
+            key = (outcome.cause.value, outcome.signature, outcome.action, outcome.message)
+            together.setdefault(key, []).append((run, outcome))
     seen: dict[str, int] = {}
-    for (cause, _, _), failures in together.items():
+    for (cause, *_), failures in together.items():
         seen[cause] = seen.get(cause, 0) + 1
         yield _failure(f"failure:{cause}" + (f":{seen[cause]}" if seen[cause] > 1 else ""), failures)
 

@@ -128,7 +128,8 @@ def _winner(results: CampaignResults) -> HeadlinePart:
         return HeadlinePart(question="winner", status=Status.OPEN if condition else Status.GOOD, word=campaign.WINNER, text=text)
     if first.note == campaign.ONLY_GROUP:
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=campaign.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
-    text = f"{_not_all_equal(results)}{first.group} recommended{condition}{_why_unproven(results, first, rows)}{debug}"
+    only = f"; only {results.ranking.condition}" if condition else ""
+    text = f"{_not_all_equal(results)}{first.group} recommended{_why_unproven(results, first, rows)}{only}{debug}"
     return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
 
 

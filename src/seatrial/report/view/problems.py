@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from seatrial.records.signatures.registry import fault_of
 from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
 from seatrial.report.text import figure, one_line
 
-PORT = re.compile(r"(\bport[ :=]+|\blocalhost:|\b\d{1,3}(?:\.\d{1,3}){3}:|\]:)\d{4,5}\b", re.IGNORECASE)
-"""`port 29501`, `localhost:29501`, `10.0.0.1:29501`, `[::1]:29501`; not the line number in `train.py:1200`."""
 WHAT_FITS = "what_fits"
 """The kind of caution that is shown with the failures."""
 RUN_AGAIN = (
@@ -66,14 +63,8 @@ def failures(results: CampaignResults) -> list[Failure]:
     """Failed current runs, those of one cause and message together."""
     together: dict[tuple[str, str, str], list[MeasuredRun]] = {}
     for run, ended in _failed(results):
-        together.setdefault((ended.outcome.value, ended.cause.value, _detail_without_ports(ended)), []).append(run)
+        together.setdefault((ended.outcome.value, ended.cause.value, ended.message), []).append(run)
     return [_failure(runs, results) for runs in together.values()]
-
-
-def _detail_without_ports(ended: RunOutcome) -> str:
-    """The message without ports, which every start chooses again: the run's own anywhere, others where they are called a port."""
-    detail = re.sub(rf"(?<!\d){ended.port}(?!\d)", "…", ended.detail) if ended.port else ended.detail
-    return PORT.sub(r"\1…", detail)
 
 
 def _failed(results: CampaignResults) -> Iterator[tuple[MeasuredRun, RunOutcome]]:
