@@ -121,7 +121,8 @@ def _headline(report: LogReport) -> str:
     if found.outcome is Outcome.OK:
         return "the log shows a good end" if found.good_end else "exit code 0, and no failure in the log"
     if found.outcome is Outcome.FAILED:
-        who = f" on {found.who}" if found.who else ""
+        noticed = "" if found.noticed_by is None else f", noticed by rank {found.noticed_by}"
+        who = f" on {found.who}" if found.who else noticed
         where = f", host {found.host}" if found.host else ""
         return f"{found.signature or found.cause.value}{who}{where}: {found.detail}"
     if found.outcome is Outcome.INTERRUPTED:

@@ -44,7 +44,7 @@ from seatrial.collect.log_scan import LogScan
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.harmless import without_harmless
-from seatrial.records.signatures.registry import Signature, general, of_exit_code
+from seatrial.records.signatures.registry import Signature, general, of_exit_code, signature
 
 LONGEST_DETAIL = 500
 SHORTLY_BEFORE = 5000
@@ -58,6 +58,8 @@ EXIT_CODE_DETAILS = {
     Cause.KILLED: "a process of the run was killed by signal 9 (SIGKILL)",
     Cause.PROGRAM_MISSING: "the program was not found (exit code 127)",
 }
+# Entries of a crash below Python: the log has no stack, or that of faulthandler.
+NATIVE_CRASH, CRASH_WITH_STACK = "native_crash", "crash_with_stack"
 INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
@@ -76,7 +78,7 @@ class LogReader:
     def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
         at_end = self._end.traceback_at_end()
-        outcome, last = self._end.outcome(exit_code, asked_steps, at_end), self._scan.last_step()
+        outcome, last = self._end.outcome(exit_code, asked_steps), self._scan.last_step()
         found = NO_FAILURE
         if outcome is not Outcome.OK:
             found = self._interrupt() if outcome is Outcome.INTERRUPTED else self.failure(exit_code)
@@ -169,7 +171,7 @@ class LogReader:
         if end.code == -signal.SIGKILL:
             found = _diagnosis(general(Cause.KILLED), f"{end.who} was killed {how_it_ended(end.code)}")
         elif -end.code in NATIVE_SIGNALS:
-            found = _diagnosis(_crash_entry(end.code), f"{end.who} crashed: {signal_name(end.code)}")
+            found = self._crash(end.code, f"{end.who} crashed: {signal_name(end.code)}")
         else:
             return self._silent_end(end)
         return self._where_reported(found, end)
@@ -230,18 +232,34 @@ class LogReader:
         if rank is None and not entry.after_effect and self._reported_code() == RAISED:
             # Without prefixes: the launcher knows who ended first.
             rank = self._reported_rank()
+        noticed_by = None
         if entry.after_effect and entry.id != "monitored_barrier" and not FAILED_BY_LAUNCHER.search(evidence.text):
-            # Whoever prints it only waited for another one.
-            rank = None
+            # Whoever prints it only waited for another one, or was ended.
+            rank, noticed_by = None, rank
+        entry = self._crash_entry(entry)
         return replace(
             _diagnosis(entry, evidence.text),
             host=host_in(evidence.prefix),
             rank=rank,
+            noticed_by=noticed_by,
             source=evidence.source,
             line=evidence.number or None,
-            excerpt=evidence.excerpt,
+            excerpt=(*evidence.excerpt, *(self._scan.python_stack if entry.id == CRASH_WITH_STACK else ())),
             num_consequences=max(self._scan.num_errors - evidence.num_before - 1, 0),
         )
+
+    def _crash_entry(self, entry: Signature) -> Signature:
+        """Of a crash, the entry for a log with a stack or without one: what is there need not be asked for."""
+        if entry.id not in (NATIVE_CRASH, CRASH_WITH_STACK):
+            return entry
+        return signature(CRASH_WITH_STACK if self._scan.python_stack else NATIVE_CRASH)
+
+    def _crash(self, exit_code: int, detail: str) -> Diagnosis:
+        """By an exit code that is a signal of a fault in native code."""
+        entry = of_exit_code(exit_code)
+        entry = self._crash_entry(entry if entry is not None and entry.cause is Cause.NATIVE_CRASH else general(Cause.NATIVE_CRASH))
+        stack = tuple(self._scan.python_stack) if entry.id == CRASH_WITH_STACK else ()
+        return replace(_diagnosis(entry, detail), excerpt=stack)
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
         if exit_code in (0, *INTERRUPTED_CODES) and self._end.is_interrupted():
@@ -266,9 +284,7 @@ class LogReader:
             return _diagnosis(entry, EXIT_CODE_DETAILS[entry.cause])
         name = signal_name(exit_code)
         if name in CRASH_SIGNALS:
-            return _diagnosis(
-                _crash_entry(exit_code), f"the process crashed: {name}" + (f" (exit code {exit_code})" if exit_code > 0 else "")
-            )
+            return self._crash(exit_code, f"the process crashed: {name}" + (f" (exit code {exit_code})" if exit_code > 0 else ""))
         return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how_it_ended(exit_code)} and the log shows no cause")
 
     def _interrupt(self) -> Diagnosis:
@@ -327,11 +343,6 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
 def _is_after(found: Diagnosis, evidence: LogEvidence) -> bool:
     """Whether a line of the same file, or none, shows it: ranks that are ended complain, and exit with codes of their own."""
     return found.line is None or (found.source == evidence.source and found.line > evidence.number)
-
-
-def _crash_entry(exit_code: int) -> Signature:
-    entry = of_exit_code(exit_code)
-    return entry if entry is not None and entry.cause is Cause.NATIVE_CRASH else general(Cause.NATIVE_CRASH)
 
 
 def _exit_code_entry(exit_code: int | None) -> Signature:

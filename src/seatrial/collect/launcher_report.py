@@ -27,6 +27,7 @@ CRASH_SIGNALS = tuple(one.name for one in (*NATIVE_SIGNALS, signal.SIGABRT))
 # Lines of torchrun's, deepspeed's and mpirun's own report of a failed run.
 LAUNCHER_REPORT = re.compile(
     r"^a non-zero exit code\. Per user-direction, the job has been aborted\.|^Primary job +terminated normally, but"
+    r"|^(?:mpirun|mpiexec|prterun|prte) detected that |^the job to be terminated\. The first|^\s+(?:Process name|Exit code): "
     r"|^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$"
     r"|^\s+(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s+<NO_OTHER_FAILURES>"
 )

@@ -183,6 +183,8 @@ class LogEvidence:
     """Whether it ends a traceback from the top of a program: nothing below that caught it."""
     is_logged: bool = False
     """Whether it ends a traceback that a logger printed."""
+    is_bare: bool = False
+    """Whether it names an exception, and no traceback is before it."""
 
 
 @dataclass(kw_only=True)
@@ -239,12 +241,18 @@ class LogSource:
     frames_at: int = 0
     awaits_last_error: bool = False
     """NCCL's own reason is the next line."""
+    unfinished: LogEvidence | None = None
+    """An exception whose message goes on in indented lines, of which `message_left` are kept."""
+    message_left: int = 0
+    stack_left: int = 0
+    """Frames of a stack of faulthandler's that are still kept."""
     report_left: int = 0
     """Lines of torchrun's report that are still to come."""
 
     @property
     def is_open(self) -> bool:
-        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
+        is_followed = self.awaits_last_error or self.unfinished is not None or self.report_left > 0 or self.stack_left > 0
+        return self.block is not None or self.frames is not None or is_followed
 
     def step(self) -> tuple[FoundSigns, ...]:
         """It went on: what it survived."""
@@ -327,7 +335,7 @@ FRAGMENTS = (
         "return code",
     ),
     *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
-    *("+-+--", "restart", "resum", "retry", "relaunch", "attempt "),
+    *("call first", "+-+--", "restart", "resum", "retry", "relaunch", "attempt "),
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.

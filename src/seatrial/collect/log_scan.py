@@ -85,12 +85,14 @@ GOOD_END = re.compile(
     r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
     r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
 )
-# A script that says how its program ended.
+# A script that says how its program ended: with an exit status, which goes to 255 (an HTTP status does not), or that the training failed,
+# not its data or another one that is spoken of.
 BAD_STATUS = re.compile(
-    r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?[1-9]"
+    r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?(?:[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?!\d)"
     r"|\b(?:finished|ended|completed?|done) with (?:errors\b|[1-9]\d{0,8} (?:failed|failures?|errors?)\b)"
     r"|^\W{0,5}\w+ (?:finished|ended|complete|done)\W{1,4}FAILED\b"
-    r"|\b(?:training|job|run|trial|experiment)\b[^.]{0,60}\b(?<!\b0 )(?<!\bno )"
+    r"|(?:^\W{0,5}|[\]:|>] *|- +)(?:the )?(?:training|job|run|trial|experiment)(?: (?:run|job|script|process|\S{0,3}\d{1,9}))?"
+    r"(?: (?:has|was|is))?(?: (?:finished|ended|stopped|completed?)\b[^.]{0,60})?[ :,]{1,3}(?:loss |it )?(?<!\b0 )(?<!\bno )"
     r"(?:failed|aborted|crashed|diverged|did ?n[o']t (?:complete|finish|converge))\b",
     re.IGNORECASE,
 )
@@ -109,7 +111,14 @@ PROGRESS_BAR = re.compile(
     r"|^(?:.{0,80}: )?(?P<done3>\d{1,12})it \["
 )
 # The first frame of a traceback from the top of a program.
-TOP_OF_PROGRAM = re.compile(r", in (?:<module>|_run_module_as_main)\s*$")
+TOP_OF_PROGRAM = re.compile(r"(?:,|:\d{1,9}) in (?:<module>|_run_module_as_main)\s*$")
+# As rich draws a traceback: in a box, with the exception below it.
+BOXED_HEAD = re.compile(r"^╭─+ Traceback \(most recent call last\) ─+╮")
+BOX_SIDES = ("│", "╰")
+# Above each thread's frames, as faulthandler prints them for a crash.
+STACK_HEAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]{4,16} .{0,80}\(most recent call first\):")
+MESSAGE_LINES = 4
+"""Indented lines of an exception whose first line ends with a colon: `Error(s) in loading state_dict for GPT:`."""
 INTERRUPT = "KeyboardInterrupt"
 # Of Lightning, which then ends in good order.
 CAUGHT_INTERRUPT = re.compile(r"^(?:\W{0,5}|.{0,60} )Detected KeyboardInterrupt\b")
@@ -139,6 +148,8 @@ class LogScan:
         """Whether something may still be survived, and the last of it."""
         self.reported_end: ReportedEnd | None = None
         """Who ended first."""
+        self.python_stack: list[str] = []
+        """Of the last crash below Python, the innermost frames of the first thread."""
         self.under_torchrun = False
         """A task of srun's may then be torchrun itself: its number is no rank."""
         self.deepspeed_code: int | None = None
@@ -244,8 +255,11 @@ class LogScan:
         return found
 
     def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
+        text = _unboxed(own, text)
         if own.report_left > 0:
             text = self._read_report(own, text)
+        self._add_to_message(own, text)
+        self._add_to_stack(own, text)
         self.under_torchrun = self.under_torchrun or ELASTIC in text
         if self._has_evidence and RESTART.search(text):
             self.restart_at[source] = self.at
@@ -292,7 +306,10 @@ class LogScan:
         evidence = self.evidence(source, prefix, text, sign, given_rank, excerpt)
         evidence.is_uncaught = bool(raised) and TOP_OF_PROGRAM.search(own.first_frame) is not None
         evidence.is_logged = bool(raised) and own.is_logged
+        evidence.is_bare = raised == ()
         self.num_errors += 1
+        if raised is not None and text.endswith(":"):
+            own.unfinished, own.message_left = evidence, MESSAGE_LINES
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
 
@@ -319,6 +336,29 @@ class LogScan:
             num_before=self.num_errors,
             step=step_number(self.steps[-1][2]) if self.steps else None,
         )
+
+    @staticmethod
+    def _add_to_message(own: LogSource, text: str) -> None:
+        """What a rank says about its exception in further lines: the first goes to the message, the others only to the excerpt."""
+        if own.unfinished is None:
+            return
+        if not (text.strip() and is_indented(text)):
+            own.unfinished = None
+            return
+        if own.message_left == MESSAGE_LINES:
+            own.unfinished.text = f"{own.unfinished.text} {text.strip()}"[:LONGEST_EVIDENCE]
+        own.unfinished.excerpt = (*own.unfinished.excerpt, _short(text))
+        own.message_left -= 1
+        own.unfinished = own.unfinished if own.message_left else None
+
+    def _add_to_stack(self, own: LogSource, text: str) -> None:
+        if own.stack_left and is_indented(text):
+            own.stack_left -= 1
+            self.python_stack += [_short(text)] if text.strip() else []
+        else:
+            own.stack_left = 0
+        if STACK_HEAD.match(text) and not (self.python_stack and text.startswith("Thread")):
+            own.stack_left, self.python_stack = EXCERPT_LINES, []
 
     def _add_last_error(self, own: LogSource, text: str) -> bool:
         """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
@@ -493,6 +533,15 @@ class LogScan:
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
         return LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
+
+
+def _unboxed(own: LogSource, text: str) -> str:
+    """A line of a traceback that rich drew, as Python would have printed it."""
+    if text.startswith("╭") and BOXED_HEAD.match(text):
+        return HEAD
+    if own.frames is not None and text.startswith(BOX_SIDES):
+        return f"  {text[1:].strip(' │─╯')}"
+    return text
 
 
 def progress(line: str) -> tuple[str, str] | None:

@@ -127,6 +127,8 @@ class Diagnosis:
     """`failed`, `interrupted`, `ok`, or None where log and exit code do not show it."""
     rank: int | None = None
     """The rank that failed first, where the log names it."""
+    noticed_by: int | None = None
+    """Where the log shows only that another rank is gone, or does not answer: the first rank that says so."""
     source: str = ""
     """The file of that line, as the caller named it."""
     line: int | None = None

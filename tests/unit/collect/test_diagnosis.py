@@ -14,7 +14,7 @@ import pytest
 from seatrial.collect.diagnosis import LogReader, diagnose
 from seatrial.collect.launcher_log import read_lines
 from seatrial.collect.launcher_report import signal_name
-from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS
+from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS, HEAD
 from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
@@ -737,8 +737,111 @@ def test_a_last_line_about_what_did_not_end_or_begin_well_is_not_ok(last: str, e
 
 
 @pytest.mark.parametrize(
-    "last", ["Job finished with exit code 0", "run.sh: line 5:  4711 Terminated              nvidia-smi dmon", "Best: epoch 3, loss 1.2"]
+    "last",
+    [
+        "Job finished with exit code 0",
+        "run.sh: line 5:  4711 Terminated              nvidia-smi dmon",
+        "Best: epoch 3, loss 1.2",
+        "Training data: 3 files failed checksum and were skipped",
+        "eval server returned status 404 for optional asset",
+        "Comparing with baseline run which diverged at step 300",
+    ],
 )
 def test_a_last_line_that_says_nothing_bad(last: str) -> None:
     assert read([*STEPS, "Training complete.", last]).outcome is Outcome.OK
     assert read([*STEPS, last], exit_code=0).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    "last", ["Training failed.", "Job 17 failed after 3 retries", "run crashed", "12:01:02 - training did not converge"]
+)
+def test_a_last_line_that_says_that_the_training_failed(last: str) -> None:
+    assert read([*STEPS, last], exit_code=0).outcome is None
+
+
+def test_a_message_of_several_lines_is_shown() -> None:
+    more = ["\tsize mismatch for w: copying a param with shape torch.Size([1]) from checkpoint.", '\tMissing key(s) in state_dict: "b". ']
+    lines = [*STEPS, *traceback("RuntimeError: Error(s) in loading state_dict for GPT:"), *more, "cleaning up", "\tsaved"]
+    found = read(lines, exit_code=1)
+    assert found.detail.startswith("RuntimeError: Error(s) in loading state_dict for GPT: size mismatch for w: copying a param")
+    assert [line.strip() for line in found.excerpt[-2:]] == [line.strip() for line in more]
+
+
+BOXED = [
+    "╭───────────────────── Traceback (most recent call last) ──────────────────────╮",
+    "│ /home/u/train.py:88 in <module>                                              │",
+    "│                                                                              │",
+    "│   85 def main():                                                             │",
+    "│ ❱ 88     main()                                                              │",
+    "│ ╭───────── locals ─────────╮                                                 │",
+    "│ │ error = 'fatal: no disk' │                                                 │",
+    "╰──────────────────────────────────────────────────────────────────────────────╯",
+    "ValueError: bad shard 7",
+]
+
+
+def test_a_traceback_in_a_box_is_one() -> None:
+    found = read([*STEPS, *BOXED])
+    assert (found.outcome, found.detail, found.traceback_at_end) == (Outcome.FAILED, "ValueError: bad shard 7", True)
+    assert len(found.excerpt) > 1 and any("88     main()" in line for line in found.excerpt)
+    # A table in such a box has nothing to do with it.
+    table = ["╭──────┬──────╮", "│ step │ loss │", "│ 10   │ 2.1  │", "╰──────┴──────╯"]
+    assert read([*table, *STEPS, "Training complete."]).outcome is Outcome.OK
+
+
+REFUSED = "socketPollConnect: connect to 10.0.0.7<45678> returned Connection refused, exceeded error retry count after 35 attempts"
+
+
+def test_a_refused_connection_names_the_address_who_noticed_it_and_that_the_peer_may_be_dead() -> None:
+    error = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, remote process exited or there was a network error"
+    lines = [*traceback(error), "ncclRemoteError: A call failed possibly due to a network error.", "Last error:", REFUSED]
+    found = read([f"[rank2]: {line}" for line in lines], exit_code=1)
+    assert (found.signature, found.rank, found.noticed_by) == ("nccl_refused", None, 2)
+    assert "10.0.0.7<45678>" in found.detail and "the rank at the named address: it probably ended first" in found.action
+
+
+CRASH = [
+    "Fatal Python error: Segmentation fault",
+    "",
+    "Thread 0x00007f3c11223344 (most recent call first):",
+    '  File "/usr/lib/python3.11/threading.py", line 324 in wait',
+    "",
+    "Current thread 0x00007f3c55667788 (most recent call first):",
+    '  File "/home/u/kernels.py", line 12 in fused',
+    '  File "/home/u/train.py", line 88 in <module>',
+]
+
+
+@pytest.mark.parametrize("before", [[], ["terminate called after throwing an instance of 'c10::Error'"]])
+def test_a_stack_that_is_in_the_log_is_shown_and_not_asked_for(before: list[str]) -> None:
+    found = read([*STEPS, *before, *CRASH], exit_code=-11)
+    assert (found.cause, found.signature) == (Cause.NATIVE_CRASH, "crash_with_stack")
+    assert "PYTHONFAULTHANDLER" not in found.action
+    assert [line.strip() for line in found.excerpt[-2:]] == [line.strip() for line in CRASH[-2:]]
+    by_line = read([*STEPS, *before, *CRASH], exit_code=1)
+    assert (by_line.signature, by_line.excerpt[-2:]) == (found.signature, found.excerpt[-2:])
+    for code in (-11, 1):
+        assert "PYTHONFAULTHANDLER" in read([*STEPS, *before, CRASH[0]], exit_code=code).action
+
+
+NOT_UPLOADED = "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='wandb.ai', port=443): Max retries exceeded"
+CAUGHT = [HEAD, '  File "/usr/lib/python3/wandb/sdk/lib/retry.py", line 131, in __call__', "    result = self._call_fn()", NOT_UPLOADED]
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+def test_an_exception_without_a_traceback_after_a_good_end_is_noise(exit_code: int | None) -> None:
+    found = read(
+        [*STEPS, "Training finished.", NOT_UPLOADED, "wandb: Network error (ConnectionError), entering retry loop."], exit_code=exit_code
+    )
+    assert (found.outcome, found.traceback_at_end) == (Outcome.OK, False)
+    last = 1 + int(STEPS[-1].split()[1].rstrip(":"))
+    assert read([*STEPS, NOT_UPLOADED], exit_code=exit_code, asked_steps=last).outcome is Outcome.OK
+    # Without a good end it may be why there is none; that there is a traceback is not said.
+    found = read([*STEPS, NOT_UPLOADED], exit_code=exit_code)
+    assert found.outcome is not Outcome.OK and not found.traceback_at_end
+    # One that was caught and printed does not show that the job failed.
+    assert read([*STEPS, "Training finished.", *CAUGHT], exit_code=exit_code).outcome is None
+    # But an uncaught one, as of saving the model, does.
+    uncaught = [HEAD, '  File "train.py", line 9, in <module>', "    save(model)", "OSError: [Errno 5] Input/output error"]
+    found = read([*STEPS, "Training finished.", *uncaught], exit_code=exit_code)
+    assert found.outcome is (Outcome.FAILED if exit_code is None else None) and found.traceback_at_end
