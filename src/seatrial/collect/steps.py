@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 import math
 import os
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -353,6 +355,9 @@ def log_time_cautions(rows: Sequence[Row], *, restarts: int = 0, pauses_count: b
     """Limits of the times in rows that were read from a log."""
     timed = [row for row in rows if row["iter_ms"] is not None]
     spans = sorted(int(row["span"] or 1) for row in timed)
+    # By the numbers that were printed: where lines came together, a time spans several of them too.
+    grown = [later - one for one, later in itertools.pairwise(int(row["step"] or 0) for row in rows) if later > one]
+    interval = statistics.median_low(grown) if grown else 1
     may_be_timed = len(rows) - 1 - restarts
     if rows[0]["m"] is None:
         text = "No arrival times were kept for this output, so step times are those the script printed, if any."
@@ -361,10 +366,10 @@ def log_time_cautions(rows: Sequence[Row], *, restarts: int = 0, pauses_count: b
         yield Caution(
             kind="buffered_output",
             numbers={"lines": len(rows), "timed": len(timed)},
-            text="The script's output is buffered: most step lines came together with later ones, so single steps cannot be seen. Print "
-            "with flush=True.",
+            text="Most step lines came together with later ones, so single steps cannot be seen. If the script buffers its output, print "
+            "with flush=True; if it does not, the host is too busy to pass lines on one by one.",
         )
-    if spans and spans[-1] > 1:
+    if spans and interval > 1:
         yield Caution(
             kind="steps_between_lines",
             numbers={"median_span": spans[len(spans) // 2], "longest_span": spans[-1]},
