@@ -279,8 +279,24 @@ def test_names_that_would_be_cut_alike_begin_where_they_differ() -> None:
     shown = shortened_names(["group", *names, names[0], "bs8"], 24)
     assert shown[0] == "group" and shown[-1] == "bs8" and shown[4] == shown[1], "one name, one text"
     assert len(set(shown[1:4])) == 3 and all(len(one) <= 24 for one in shown)
-    assert shown[3].startswith("…e_lr2e-4_")
+    assert shown[3] == "optimiz…_lr2e-4_weights…"
     assert shortened_names(["a" * 30 + "1", "b" * 30 + "2"], 9) == ["aaaa…aaa1", "bbbb…bbb2"]
+    # Two axes, of which one or the other may differ; and values that do not fit at all.
+    names = [f"architecture-variant-name-{one}_another-long-setting-name-{other}" for one in ("v1", "v2", "v13") for other in "xy"]
+    assert shortened_names(names, 21) == [f"archite…{one}_another…{other}" for one in ("v1", "v2", "v13") for other in "xy"]
+    assert len(set(shortened_names(names, 8))) == 6
+    paths = [f"config{'-' * number}{number}{'x' * 40}" for number in range(3)]
+    assert len(set(shortened_names(paths, 12))) == 3 and all(cell_len(one) <= 12 for one in shortened_names(paths, 12))
+
+
+def test_the_cause_of_a_failure_is_not_cut_away_by_long_names_and_advice_is_given_once() -> None:
+    name, action = "architecture-variant-name-v{}_another-long-setting-name", "Read the traceback in launcher.log."
+    causes = [{"cause": Cause.EXCEPTION, "detail": f"KeyError: 'k{at // 2}'", "action": action} for at in range(4)]
+    runs = [factory.measured(name.format(at), 1, how=Outcome.FAILED, **changes) for at, changes in enumerate(causes)]
+    results = dataclasses.replace(factory.results(), runs=tuple(runs))
+    lines = printed(results)
+    assert all(any(f"exception. KeyError: 'k{at}'" in line for line in lines) for at in range(2))
+    assert sum(action in line for line in lines) == 1
 
 
 def node_summary(number: int) -> GroupSummary:

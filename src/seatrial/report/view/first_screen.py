@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import STEPS_START_OVER
@@ -22,6 +22,8 @@ from seatrial.report.view import campaign, nodes, problems
 
 MOST_GROUPS = 10
 MOST_FINDINGS = 3
+LONGEST_LEAD = 40
+"""Of names of runs before what happened to them."""
 
 
 class Status(str, enum.Enum):
@@ -272,14 +274,21 @@ def _short_cause(cause: JitterCause) -> str:
 def key_findings(results: CampaignResults) -> list[KeyFinding]:
     """What matters most, first: failed runs, criteria that are not met, what weakens the ranking, other problems; those of one kind
     together."""
-    return [*_failed_runs(results), *_unmet_criteria(results), *_weak_ranking(results), *_problems(results), *_notes(results)]
+    found = [*_failed_runs(results), *_unmet_criteria(results), *_weak_ranking(results), *_problems(results), *_notes(results)]
+    first = {finding.action: at for at, finding in reversed(list(enumerate(found)))}
+    # The same advice once.
+    return [finding if first[finding.action] == at else replace(finding, action="") for at, finding in enumerate(found)]
 
 
 def _failed_runs(results: CampaignResults) -> Iterator[KeyFinding]:
+    """Long names of runs come last: they may be cut, and the cause may not."""
     for failure in problems.failures(results):
-        line = f" | {failure.telling[0].strip()}" if failure.telling else ""
-        text = f"{join_names(failure.runs)}: {failure.outcome} after {failure.after}, {failure.cause}. {failure.detail}".rstrip(". ")
-        yield KeyFinding(status=Status.BAD, text=f"{text}{line}", action=failure.action or next(iter(failure.remarks), ""))
+        names, line = join_names(failure.runs), f" | {failure.where}" if failure.where else ""
+        is_short = len(names) <= LONGEST_LEAD
+        who = names if is_short else count(len(failure.runs), "run")
+        cause = f"{who}: {failure.outcome}, {failure.cause}. {failure.detail}".rstrip(". ")
+        text = f"{cause}{line} ({'' if is_short else f'{names}; '}after {failure.after})"
+        yield KeyFinding(status=Status.BAD, text=text, action=failure.action or next(iter(failure.remarks), ""))
 
 
 def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:

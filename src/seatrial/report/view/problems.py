@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from seatrial.records.signatures.registry import fault_of
 from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
 from seatrial.report.text import figure, one_line
 
+FRAME = re.compile(r'File "[^"]+", line \d+')
 WHAT_FITS = "what_fits"
 """The kind of caution that is shown with the failures."""
 RUN_AGAIN = (
@@ -52,6 +54,13 @@ class Failure:
         """`12.0 s`, `12.0 s to 1m 04s`."""
         times_s = (self.duration_s, self.longest_s)
         return " to ".join(dict.fromkeys(format_duration(time_s) for time_s in times_s if time_s is not None))
+
+    @property
+    def where(self) -> str:
+        """The innermost frame, or the most telling line that is not in the detail already."""
+        lines = [line.strip() for line in self.telling if line.strip() not in self.detail]
+        frames = [line for line in lines if FRAME.match(line)]
+        return next(iter([*frames[-1:], *lines[:1]]), "")
 
     @property
     def remarks(self) -> tuple[str, ...]:
