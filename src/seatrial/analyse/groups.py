@@ -20,7 +20,7 @@ from functools import lru_cache
 from seatrial.analyse.confounding import NO_EFFECT, confounding, refusal, without_effect
 from seatrial.analyse.stability import group_stability
 from seatrial.analyse.statistics import estimate
-from seatrial.core.text import MOST_IN_PASSING, count, count_were, join_names
+from seatrial.core.text import MOST_IN_PASSING, count, count_were, join_names, setting_text
 from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
@@ -142,12 +142,12 @@ def _newest_conditions(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[M
     return [run for run in ok if _conditions(run) == newest], [run for run in ok if _conditions(run) != newest]
 
 
-def _conditions(run: MeasuredRun) -> tuple[str, dict[str, Scalar]]:
+def _conditions(run: MeasuredRun) -> tuple[str, dict[str, str]]:
     return run.attempt.provenance.fingerprint, _effective(run)
 
 
-def _effective(run: MeasuredRun) -> dict[str, Scalar]:
-    return {name: effective for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
+def _effective(run: MeasuredRun) -> dict[str, str]:
+    return {name: setting_text(effective) for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
 
 
 def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
@@ -182,9 +182,7 @@ def _requested(run: MeasuredRun) -> dict[str, str]:
 
 def _masked_text(name: str, value: Scalar) -> str:
     """1.0 is written 1: a script that reports the one and was asked for the other got what it asked for."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return _masked(name, "" if value is None else str(value))
+    return _masked(name, setting_text(value))
 
 
 # Most settings are the same in all groups, and masking a thousand groups anew would take longer than ranking them.

@@ -47,6 +47,7 @@ MOST_TIED_NAMED = 8
 MOST_REFUSALS = 4
 MOST_WITHOUT_EFFECT = 2
 NO_INTERVAL = "no interval, so its place is not evidence"
+
 NOT_ENDED = "no run has ended yet"
 ANY_THROUGHPUT = "throughput"
 """The first of THROUGHPUT that most groups have."""
@@ -204,13 +205,27 @@ def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], m
     steady = [row for row in top if _jitter(row.summary) <= min(_jitter(each.summary) for each in top) + SAME_JITTER]
     if len(top) == 1:
         return best, f"the {_best_word(metric)} {metric.unit}" if len(candidates) > 1 else ""
-    chosen, tied = _simplest(steady, groups), f"{len(top)} indistinguishable groups at the top"
+    num_tied = sum(_is_tied(row) for row in candidates)
+    # Others are tied with the best only because they, or it, scatter.
+    tied = f"{len(top)} indistinguishable groups at the top"
+    if len(top) < num_tied:
+        tied = f"{len(top)} of {num_tied} tied groups closest to the best"
+    chosen, simplest = _simplest(steady, groups), "the simplest setting" if _are_sizes(steady) else "the first in the plan"
     jitter = _jitter(chosen.summary)
     if len(steady) == 1:
         return chosen, f"the lowest p90/p50 ({jitter:.3g}) of the {tied}"
     if len(steady) == len(top):
-        return chosen, f"the simplest setting of the {tied}"
-    return chosen, f"the lowest p90/p50, then the simplest setting, of the {tied}"
+        return chosen, f"{simplest} of the {tied}"
+    return chosen, f"the lowest p90/p50, then {simplest}, of the {tied}"
+
+
+def _are_sizes(rows: Sequence[RankedGroup]) -> bool:
+    """Whether they differ only in numbers, or in what is on or off: of names nobody knows which is simpler."""
+    for name in rows[0].summary.axes:
+        values = {row.summary.axes.get(name) for row in rows}
+        if len(values) > 1 and any(not isinstance(value, bool) and cell_number(value) is None for value in values):
+            return False
+    return True
 
 
 def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> RankedGroup:

@@ -21,6 +21,7 @@ from seatrial.core.log_lines import (
     LARGEST_STEP,
     LOG_FORMATS,
     NUMBER,
+    STEP_AND_LOSS,
     LinePattern,
     LogPatterns,
     compile_patterns,
@@ -469,14 +470,6 @@ OWN = "plan"
 SEED = "seed"
 # Rank 0's line of a step for which there are TimingRank lines.
 RANK_LINES = LogPatterns(name=SEED, lines=(rf"\bTimingRank step=(?P<step>\d+) rank=0(?: loss=(?P<loss>{NUMBER}|-?nan|-?inf))?\b",))
-# Any line with a step and a loss, for scripts whose format is none of the known ones; not those of an evaluation.
-STEP_AND_LOSS = LogPatterns(
-    name="step_and_loss",
-    lines=(
-        r"(?i)(?<!eval )(?<!val )(?<!validation )(?<!test )\b(?:step|iter|iteration)s?\W{0,4}(?P<step>\d[\d,]*)\b.{0,200}?"
-        rf"(?<!eval )(?<!val )(?<!validation )(?<!test )\bloss\W{{0,4}}(?P<loss>{NUMBER}|nan|inf)",
-    ),
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from seatrial.collect.bounded_lines import line_blocks
 from seatrial.collect.log_evidence import SAME_DIGIT
-from seatrial.collect.log_steps import NAMED_EPOCH, STEP_AND_LOSS, Reading
+from seatrial.collect.log_steps import NAMED_EPOCH, Reading
 from seatrial.core.files import open_file
-from seatrial.core.log_lines import LARGEST_STEP, LOG_FORMATS, LONGEST_LINE, RANK_MARK, compile_patterns, parse_line
+from seatrial.core.log_lines import LARGEST_STEP, LOG_FORMATS, LONGEST_LINE, RANK_MARK, STEP_AND_LOSS, compile_patterns, parse_line
 from seatrial.core.text import MIB
 
 # The end of an attempt, where the step numbers begin anew after it.

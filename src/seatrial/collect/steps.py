@@ -35,7 +35,7 @@ from seatrial.collect.events import (
     read_reported_figures,
 )
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, LogText, SeedReading, StampedLine, read_log, read_rank_lines, read_seed_lines
-from seatrial.collect.log_steps import OWN, STEP_AND_LOSS, PrintedStep, Reading, best_reading, count_losses
+from seatrial.collect.log_steps import OWN, PrintedStep, Reading, best_reading, count_losses
 from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
 from seatrial.collect.script_header import (
     HEADER_KEYWORDS,
@@ -49,7 +49,7 @@ from seatrial.collect.script_header import (
 )
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, Samples, read_sample_batch
 from seatrial.core.files import open_file
-from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, LinePattern, strip_colours, timed_patterns
+from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, STEP_AND_LOSS, LinePattern, strip_colours, timed_patterns
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count, count_were, format_bytes
 from seatrial.records.attempt import Attempt, StepTables

@@ -88,6 +88,15 @@ LOG_FORMATS: dict[str, LogPatterns] = {
     ),
 }
 
+# Any line with a step and a loss, for scripts whose format is none of the known ones; not those of an evaluation.
+STEP_AND_LOSS = LogPatterns(
+    name="step_and_loss",
+    lines=(
+        r"(?i)(?<!eval )(?<!val )(?<!validation )(?<!test )\b(?:step|iter|iteration)s?\W{0,4}(?P<step>\d[\d,]*)\b.{0,200}?"
+        rf"(?<!eval )(?<!val )(?<!validation )(?<!test )\bloss\W{{0,4}}(?P<loss>{NUMBER}|nan|inf)",
+    ),
+)
+
 # Every line that a built-in format reads, pauses and headers included, contains one of these: they skip a hundred megabytes of other
 # output.
 KEYWORDS = tuple(

@@ -29,12 +29,21 @@ def count_were(number: int, noun: str) -> str:
     return f"{count(number, noun)} {'was' if number == 1 else 'were'}"
 
 
+def setting_text(value: str | int | float | bool | None) -> str:
+    """The value of a setting, by which settings are compared: 1.0 is 1, as a number and as text, and True is not."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = "" if value is None else str(value)
+    return WHOLE_NUMBER.sub(r"\1", text) if isinstance(value, str) else text
+
+
 def join_names(names: Sequence[str], most: int = MOST_NAMED, separator: str = ", ") -> str:
     """'a, b and 3 more'."""
     more = len(names) - most
     return f"{separator.join(names[:most])} and {more} more" if more > 0 else separator.join(names)
 
 
+WHOLE_NUMBER = re.compile(r"^([-+]?\d+)\.0+$")
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 KIB_PER_MIB = 1024
 MIB = 1 << 20

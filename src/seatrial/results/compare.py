@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.core.errors import CampaignError, RefusedError, UsageError, did_you_mean
-from seatrial.core.text import SHORT_HASH_DIGITS
+from seatrial.core.text import SHORT_HASH_DIGITS, setting_text
 from seatrial.history.rows import history_path, read_history
 from seatrial.machine.provenance import fingerprint_facts
 from seatrial.machine.secrets import mask
@@ -331,7 +331,7 @@ def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:
 
 
 def _masked_text(name: str, value: Scalar) -> str:
-    return mask(name, "" if value is None else str(value))
+    return mask(name, setting_text(value))
 
 
 def _ended_t(run: MeasuredRun) -> float:

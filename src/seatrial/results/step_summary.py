@@ -21,9 +21,9 @@ from pathlib import Path
 
 from seatrial.collect.bounded_lines import bounded_lines
 from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine
-from seatrial.collect.log_steps import LOSS, STEP_AND_LOSS, PrintedStep, Reading, best_reading
+from seatrial.collect.log_steps import LOSS, PrintedStep, Reading, best_reading
 from seatrial.collect.step_tally import ATTEMPT_ENDS, StepTally, tally_steps
-from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours, time_of_line
+from seatrial.core.log_lines import KEYWORDS, NUMBER, STEP_AND_LOSS, split_rank, strip_colours, time_of_line
 from seatrial.core.text import MIB
 from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 

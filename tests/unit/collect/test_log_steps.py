@@ -12,7 +12,6 @@ import pytest
 from seatrial.collect.launcher_log import StampedLine
 from seatrial.collect.log_steps import (
     RANK_LINES,
-    STEP_AND_LOSS,
     LineValues,
     NumberedSteps,
     Reading,
@@ -23,7 +22,7 @@ from seatrial.collect.log_steps import (
     steps_by_epoch,
     training_bar,
 )
-from seatrial.core.log_lines import LOG_FORMATS, LogPatterns
+from seatrial.core.log_lines import LOG_FORMATS, STEP_AND_LOSS, LogPatterns
 from tests.unit.analyse import factory
 
 

@@ -75,6 +75,10 @@ def test_a_pass_is_only_the_criteria() -> None:
     [
         ("the lowest p90/p50 (1.05) of the 2 indistinguishable groups at the top", "for the lowest p90/p50 (1.05); tied"),
         ("the lowest p90/p50, then the simplest setting, of the 3 indistinguishable groups at the top", "then the simplest setting; tied"),
+        (
+            "the simplest setting of the 2 of 9 tied groups closest to the best",
+            "for the simplest setting of the 2 of 9 tied groups closest",
+        ),
     ],
 )
 def test_the_headline_says_why_a_group_is_recommended(reason: str, shown: str) -> None:

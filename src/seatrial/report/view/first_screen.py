@@ -158,8 +158,9 @@ def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[R
         # Without an interval nothing was tested.
         return "; one run each: nothing is proven"
     if tied:
-        # Of which groups is in the next clause.
-        why = _clause(results.ranking.recommended_reason).split(" of the ")[0].rstrip(",")
+        # Of which groups is in the next clause, unless they are fewer than that one names.
+        why = _clause(results.ranking.recommended_reason)
+        why = why if " tied groups " in why else why.split(" of the ")[0].rstrip(",")
         return f"{f' for {why}' if why else ''}; tied with {join_names(tied, 2)}"
     if results.pending:
         return f"; {count(len(results.pending), 'run')} still to be run"
