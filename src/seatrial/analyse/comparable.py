@@ -4,26 +4,41 @@ In: two groups, of a ranking or of a comparison. Out: `Comparability`: for each 
 a sentence. Ranking, `seatrial compare`, criteria and scaling ask this and nothing else. Groups that ran the same, or that differ in effect
 in what was requested alike, are not compared by any figure (analyse.confounding). A sample is of unlike size where the groups measured
 unlike tokens per sample, or where a setting that changes its size differs: declared by the workload, else known by its name
-(records.work_settings). Then samples/s, figures per step and losses say nothing; the rate of what the setting counts does.
+(records.work_settings). Then samples/s, figures per step and losses say nothing; the rate of what the setting counts does. Where a script's
+setting differs of which nobody knows whether it changes the work, and no tokens were measured, a comparison stands under that assumption.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.analyse.confounding import confounding, without_effect
 from seatrial.analyse.statistics import estimate
-from seatrial.records.comparison import Comparability, ComparedGroup, Unlike
+from seatrial.records.comparison import Assumed, Comparability, ComparedGroup, Unlike
 from seatrial.records.measure import GroupSummary
-from seatrial.records.work_settings import AUDIO, PIXELS, SAMPLE_UNITS, SAMPLES, TOKENS, WorkSetting, work_settings
+from seatrial.records.work_settings import (
+    AUDIO,
+    PIXELS,
+    SAMPLE_UNITS,
+    SAMPLES,
+    TOKENS,
+    WorkSetting,
+    is_harmless,
+    is_likely_size,
+    work_settings,
+    work_unit,
+)
 
 UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
 LOSS = "loss"
-# Not compared while a step does not do the same work in both. Step times are, with a caution.
+# Not compared while a step does not do the same work in both.
 PER_STEP = ("steps_per_s", "duration_s")
+# Compared with a caution where a step has more samples in one of them, since that is what was asked for; not where a sample is larger.
+STEP_TIMES = ("wall_p50_ms", "iter_p50")
+A_STEP, A_SAMPLE = "a step", "a sample"
 # Rates of what a sample consists of: which of them remains comparable depends on what its size is counted in.
 RATE_OF = {TOKENS: "tokens_per_s", AUDIO: "audio_s_per_s"}
 WORK = ("samples_per_s", "tokens_per_s")
@@ -48,6 +63,12 @@ class _Work:
     world_size: int
     typed: Mapping[str, float]
     """`samples_per_step` and `tokens_per_step`, where the user gave them."""
+    varied: Mapping[str, str]
+    """Axes, and settings that may differ between campaigns."""
+    options: Mapping[str, str]
+    """Of a script, with their values: an axis may have another name than the option that it sets."""
+    declares: bool
+    """Whether no other settings than `settings` change the work."""
 
     def per(self, work: str, of: str) -> float | None:
         """One rate over another: samples in a step, tokens in a sample."""
@@ -56,10 +77,10 @@ class _Work:
 
 
 def comparable(a: Group, b: Group) -> Comparability:
-    """Every reason against a comparison of B with A, with the figures that it concerns; none where all else is equal, and a sample and a
-    step are alike."""
-    else_unlike = (without_effect(a, b), confounding(a, b))
-    return Comparability(unlike=(*filter(None, else_unlike), *comparable_work(a, b).unlike))
+    """Every reason against a comparison of B with A, with the figures that it concerns, and what it assumes; none where all else is equal,
+    and a sample and a step are alike."""
+    else_unlike, work = (without_effect(a, b), confounding(a, b)), comparable_work(a, b)
+    return Comparability(unlike=(*filter(None, else_unlike), *work.unlike), assumed=work.assumed)
 
 
 def comparable_work(a: Group, b: Group) -> Comparability:
@@ -67,17 +88,24 @@ def comparable_work(a: Group, b: Group) -> Comparability:
     one, other = _work_of(a), _work_of(b)
     samples = _unlike_samples(one, other)
     steps = None if samples else _unlike_steps(one, other)
-    return Comparability(unlike=tuple(found for found in (samples, steps) if found))
+    return Comparability(unlike=tuple(found for found in (samples, steps) if found), assumed=tuple(_assumed(one, other)))
 
 
 def all_comparable(groups: Sequence[Group]) -> Comparability:
-    """The reasons about the work of all groups against the first, each kind once for each figure."""
+    """The reasons about the work of all groups against the first, each kind once for each figure; and what is assumed of all."""
     found: dict[tuple[str, str], Unlike] = {}
+    assumed: dict[tuple[tuple[str, ...], str], dict[str, None]] = {}
     for group in groups[1:]:
-        for unlike in comparable_work(groups[0], group).unlike:
+        work = comparable_work(groups[0], group)
+        for unlike in work.unlike:
             for metric in unlike.metrics:
                 found.setdefault((unlike.kind, metric), unlike)
-    return Comparability(unlike=tuple(dict.fromkeys(found.values())))
+        for each in work.assumed:
+            assumed.setdefault((each.metrics, each.what), {}).update(dict.fromkeys(each.settings))
+    return Comparability(
+        unlike=tuple(dict.fromkeys(found.values())),
+        assumed=tuple(Assumed(metrics=metrics, what=what, settings=tuple(names)) for (metrics, what), names in assumed.items()),
+    )
 
 
 def _work_of(group: Group) -> _Work:
@@ -85,8 +113,16 @@ def _work_of(group: Group) -> _Work:
         size = group.seed.get("world_size")
         rates = {name: group.figures[name].mean for name in (*WORK, "steps_per_s") if name in group.figures}
         settings = group.work or work_settings({name: str(value) for name, value in group.axes.items()})
-        ranks = size if isinstance(size, int) else 1
-        return _Work(name=group.group, rates=rates, settings=settings, world_size=ranks, typed=group.typed_work)
+        return _Work(
+            name=group.group,
+            rates=rates,
+            settings=settings,
+            world_size=size if isinstance(size, int) else 1,
+            typed=group.typed_work,
+            varied={name: "" if value is None else str(value) for name, value in group.axes.items()},
+            options=group.requested,
+            declares=group.declares_work,
+        )
     rates = {}
     for name in (*WORK, "steps_per_s"):
         values = [run.figures.get(name) for run in group.runs]
@@ -96,7 +132,16 @@ def _work_of(group: Group) -> _Work:
             rates[name] = mean.mean
     # Rows of history of an earlier version have only their settings.
     settings = group.work or work_settings(group.settings)
-    return _Work(name=group.name, rates=rates, settings=settings, world_size=group.world_size, typed=group.typed_work)
+    return _Work(
+        name=group.name,
+        rates=rates,
+        settings=settings,
+        world_size=group.world_size,
+        typed=group.typed_work,
+        varied=group.settings,
+        options=group.requested,
+        declares=group.declares_work,
+    )
 
 
 def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
@@ -114,7 +159,7 @@ def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
         setting = _setting_text(differing)
     if not differing:
         return None
-    text = f"{setting} changes the size of a sample"
+    text = f"{setting} {'may change' if is_likely_size(differing[0][0].name) else 'changes'} the size of a sample"
     if any(one.set_by_shell for one in differing[0]):
         text = f"only the shell knows {setting}, which may change the size of a sample"
     return _samples(text, setting, {one.unit for one, _ in differing})
@@ -123,7 +168,48 @@ def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
 def _samples(text: str, setting: str, units: set[str]) -> Unlike:
     """Only the rate of the one unit that differs can still be compared."""
     lost = [rate for unit, rate in RATE_OF.items() if units != {unit}]
-    return Unlike(kind=UNLIKE_SAMPLES, metrics=("samples_per_s", *PER_STEP, LOSS, *lost), setting=setting, text=text)
+    return Unlike(kind=UNLIKE_SAMPLES, metrics=("samples_per_s", *PER_STEP, *STEP_TIMES, LOSS, *lost), setting=setting, text=text)
+
+
+def _assumed(a: _Work, b: _Work) -> Iterator[Assumed]:
+    """What nobody knows where settings of an unknown name differ. Tokens that were measured show the work, and so do numbers that the user
+    typed for each of them; one number that was typed for both shows nothing."""
+    unclear = _unclear(a, b)
+    if not unclear or _is_measured(a, b, TOKENS):
+        return
+    # Steps with as many samples are the same work where each sample is.
+    what = dict.fromkeys((*PER_STEP, *STEP_TIMES), A_SAMPLE if _is_measured(a, b, SAMPLES) else A_STEP)
+    what["samples_per_s"] = A_STEP if _is_typed_alike(a, b, SAMPLES) else A_SAMPLE
+    if _is_typed_alike(a, b, TOKENS):
+        what["tokens_per_s"] = A_STEP
+    for each in dict.fromkeys(what.values()):
+        yield Assumed(metrics=tuple(metric for metric in what if what[metric] == each), what=each, settings=unclear)
+
+
+def _unclear(a: _Work, b: _Work) -> tuple[str, ...]:
+    """Settings that differ, of a name that says nothing about the work, and that set no option whose name does. Beside one number of
+    samples that was typed for both, a batch size says nothing either."""
+    is_typed_alike = _is_typed_alike(a, b, SAMPLES) or _is_typed_alike(a, b, TOKENS)
+    if (a.declares or b.declares) and not is_typed_alike:
+        return ()
+
+    def is_known(name: str) -> bool:
+        return is_harmless(name) or (bool(work_unit(name)) and not is_typed_alike)
+
+    varied = dict.fromkeys([*a.varied, *b.varied])
+    differing = {name: (a.varied.get(name), b.varied.get(name)) for name in varied if a.varied.get(name) != b.varied.get(name)}
+    options = {name: (a.options.get(name), b.options.get(name)) for name in a.options if name not in varied}
+    known = {pair for name, pair in options.items() if is_known(name)}
+    return tuple(name for name, pair in differing.items() if not is_known(name) and pair not in known)
+
+
+def _is_measured(a: _Work, b: _Work, work: str) -> bool:
+    return all(f"{work}_per_s" in side.rates and f"{work}_per_step" not in side.typed for side in (a, b))
+
+
+def _is_typed_alike(a: _Work, b: _Work, work: str) -> bool:
+    typed = a.typed.get(f"{work}_per_step")
+    return typed is not None and typed == b.typed.get(f"{work}_per_step")
 
 
 def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
@@ -169,10 +255,11 @@ def _steps(text: str, setting: str = "") -> Unlike:
 
 
 def _differing(a: _Work, b: _Work, units: Iterable[str]) -> list[tuple[WorkSetting, WorkSetting]]:
-    """Settings of these units whose values differ, by name; one that only one side has has no value in the other."""
+    """Settings of these units whose values differ, by name, those first of which it is known; one that only one side has has no value in
+    the other."""
     before, after = ({one.name: one for one in side.settings if one.unit in units} for side in (a, b))
     found = []
-    for name in sorted({*before, *after}):
+    for name in sorted({*before, *after}, key=lambda name: (is_likely_size(name), name)):
         known = before.get(name) or after[name]
         pair = (before.get(name, _without(known)), after.get(name, _without(known)))
         if (pair[0].value, pair[0].set_by_shell) != (pair[1].value, pair[1].set_by_shell):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from seatrial.analyse.comparable import UNLIKE_SAMPLES, comparable, comparable_work
+from seatrial.analyse.comparable import A_STEP, UNLIKE_SAMPLES, comparable, comparable_work
 from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_apart, settings_without_effect
 from seatrial.analyse.groups import (
     changes_text,
@@ -46,7 +46,7 @@ from seatrial.analyse.statistics import (
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean
 from seatrial.core.text import MOST_IN_PASSING, count, join_names
 from seatrial.machine.secrets import MASK
-from seatrial.records.comparison import ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation, Unlike
+from seatrial.records.comparison import Assumed, ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation, Unlike
 from seatrial.records.measure import Estimate
 
 MARGIN_PCT = 1.0
@@ -129,6 +129,8 @@ class _Prepared:
     """Runs without the metric."""
     else_unlike: Unlike | None
     """They ran the same in effect, or are confounded."""
+    assumed: Assumed | None
+    """What must hold for the figure to mean the same in both."""
     allow_confounded: bool
 
     @property
@@ -180,6 +182,7 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
         loss=loss,
         left_out=left_out,
         else_unlike=found.of_kind(NO_EFFECT) or found.of_kind(CONFOUNDED),
+        assumed=found.without(CONFOUNDED).assumption(metric.name),
         allow_confounded=allow_confounded,
     )
 
@@ -272,10 +275,11 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
         blocked=_platform_failures(a, b),
         differs=differences(a, b),
         settings_apart=settings_apart(a, b),
+        condition=prepared.assumed.clause("in both") if prepared.assumed and ratio else "",
         cautions=(*_else_cautions(prepared), *_group_cautions(a, b, metric), *_run_cautions(prepared, decided=ratio is not None)),
         confounded=prepared.else_unlike.text if prepared.else_unlike and prepared.else_unlike.kind == CONFOUNDED else "",
     )
-    reason = _reason(compared, difference, problem)
+    reason = f"{_condition(prepared.assumed) if ratio else ''}{_reason(compared, difference, problem)}"
     # A rule that ignores chance must not name a winner between groups that are not compared.
     ruling = "" if prepared.refused else _preset_ruling(preset, a, b, metric)
     return replace(
@@ -371,6 +375,15 @@ def _confounded_mark(prepared: _Prepared) -> str:
     return f"Confounded by {found.setting}: the difference may be due to that." if found and not prepared.refused else ""
 
 
+def _condition(assumed: Assumed | None) -> str:
+    """What is said before a result that stands only under an assumption."""
+    if assumed is None:
+        return ""
+    key = "samples_per_step" if assumed.what == A_STEP else "tokens_per_step"
+    clause = assumed.clause("in both")
+    return f"{clause[0].upper()}{clause[1:]} ({join_names(assumed.settings, MOST_IN_PASSING, ' or ')} may change it: set workload.{key}): "
+
+
 def _else_cautions(prepared: _Prepared) -> Iterator[str]:
     """Whether all else is equal, as far as it is known and no reason against the comparison."""
     if prepared.refused:
@@ -399,7 +412,7 @@ def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Itera
         if group.pending:
             yield f"{count(len(group.pending), 'run')} of {group.name} {'is' if len(group.pending) == 1 else 'are'} pending."
     work = comparable_work(a, b)
-    if metric.name in STEP_TIMES and work.text:
+    if metric.name in STEP_TIMES and work.text and not work.why_not(metric.name):
         yield f"{metric.unit} is compared although {work.text}: a step does not do the same work."
     if metric.name in RATES and not work.why_not(metric.name) and (unlike := work.why_not("samples_per_s")):
         yield f"{metric.unit} is compared, since samples/s cannot be: {unlike}."

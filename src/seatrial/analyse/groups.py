@@ -116,6 +116,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
         work=run_work_settings(spec),
         typed_work={name: value for name in TYPED_WORK if (value := getattr(spec.workload, name)) is not None},
+        declares_work=spec.workload.module is not None,
         effective_settings=_effective_settings(counted[0]) if counted else (),
         requested=_requested((counted or members)[0]),
     )

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from seatrial.analyse.comparable import RATE_OF, UNLIKE_SAMPLES, all_comparable
+from seatrial.analyse.comparable import A_STEP, RATE_OF, STEP_TIMES, UNLIKE_SAMPLES, all_comparable
 from seatrial.analyse.confounding import (
     CONFOUNDED,
     NO_EFFECT,
@@ -33,10 +33,10 @@ from seatrial.analyse.statistics import contains_one, ratio_of
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
-from seatrial.records.comparison import Comparability, Unlike
+from seatrial.records.comparison import Assumed, Comparability, Unlike
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
 from seatrial.records.plan import NODE_AXIS, SENTINEL
-from seatrial.records.work_settings import SAMPLES, is_harmless, work_unit
+from seatrial.records.work_settings import SAMPLES, work_unit
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
 CLOSE = 0.10
@@ -47,8 +47,7 @@ MOST_TIED_NAMED = 8
 MOST_REFUSALS = 4
 MOST_WITHOUT_EFFECT = 2
 NO_INTERVAL = "no interval, so its place is not evidence"
-STEP_TIMES = ("wall_p50_ms", "iter_p50")
-"""Ranked with a caution where a step is not the same work in every group: that is what was asked for."""
+
 NOT_ENDED = "no run has ended yet"
 ANY_THROUGHPUT = "throughput"
 """The first of THROUGHPUT that most groups have."""
@@ -92,12 +91,20 @@ METRICS = {
 }
 
 
+class _Condition(TypedDict):
+    """Fields of Ranking."""
+
+    condition: str
+    condition_remedy: str
+
+
 class _Latency(TypedDict):
     """Fields of Ranking."""
 
     latency_winner: str | None
     lowest_latency: str | None
     latency_confounded: str
+    latency_unlike: str
 
 
 def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounded: bool = False) -> Ranking:
@@ -131,6 +138,7 @@ def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounde
             *_ranking_cautions(groups, metric),
             *_all_off_lane(groups),
         ),
+        **_condition(main, metric, recommended),
         confounded=confounded_sentence(confounded) if confounded else "",
         confounded_by=tuple(confounded.setting.split(", ")) if confounded else (),
         allow_confounded=allow_confounded,
@@ -197,13 +205,27 @@ def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], m
     steady = [row for row in top if _jitter(row.summary) <= min(_jitter(each.summary) for each in top) + SAME_JITTER]
     if len(top) == 1:
         return best, f"the {_best_word(metric)} {metric.unit}" if len(candidates) > 1 else ""
-    chosen, tied = _simplest(steady, groups), f"{len(top)} indistinguishable groups at the top"
+    num_tied = sum(_is_tied(row) for row in candidates)
+    # Others are tied with the best only because they, or it, scatter.
+    tied = f"{len(top)} indistinguishable groups at the top"
+    if len(top) < num_tied:
+        tied = f"{len(top)} of {num_tied} tied groups closest to the best"
+    chosen, simplest = _simplest(steady, groups), "the simplest setting" if _are_sizes(steady) else "the first in the plan"
     jitter = _jitter(chosen.summary)
     if len(steady) == 1:
         return chosen, f"the lowest p90/p50 ({jitter:.3g}) of the {tied}"
     if len(steady) == len(top):
-        return chosen, f"the simplest setting of the {tied}"
-    return chosen, f"the lowest p90/p50, then the simplest setting, of the {tied}"
+        return chosen, f"{simplest} of the {tied}"
+    return chosen, f"the lowest p90/p50, then {simplest}, of the {tied}"
+
+
+def _are_sizes(rows: Sequence[RankedGroup]) -> bool:
+    """Whether they differ only in numbers, or in what is on or off: of names nobody knows which is simpler."""
+    for name in rows[0].summary.axes:
+        values = {row.summary.axes.get(name) for row in rows}
+        if len(values) > 1 and any(not isinstance(value, bool) and cell_number(value) is None for value in values):
+            return False
+    return True
 
 
 def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> RankedGroup:
@@ -332,15 +354,22 @@ def _tie_reason(row: RankedGroup, best: RankedGroup | None) -> str:
 
 
 def _latency(order: Sequence[RankedGroup], *, allow_confounded: bool) -> _Latency:
-    """The group with the lowest step time, which wins unless it is confounded with another; groups that ran the same count once."""
+    """The group with the lowest step time, which wins unless it is confounded with another, or a sample is of another size in one of them;
+    groups that ran the same count once."""
     summaries = [row.summary for row in order if row.summary.runs and not row.summary.failed_runs and not row.same_as]
     timed = {group.group: (value, group) for group in summaries if (value := cell_number(group.seed.get(ITER_P50)))}
     if not timed:
-        return {"latency_winner": None, "lowest_latency": None, "latency_confounded": ""}
+        return {"latency_winner": None, "lowest_latency": None, "latency_confounded": "", "latency_unlike": ""}
     name = min(timed, key=lambda name: (timed[name][0], name))
     found = next(filter(None, (confounding(timed[name][1], group) for _, group in timed.values())), None)
-    winner = name if found is None or allow_confounded else None
-    return {"latency_winner": winner, "lowest_latency": name, "latency_confounded": found.text if found else ""}
+    unlike = _compared_work([group for _, group in timed.values()]).why_not(METRICS["iter_p50"].name)
+    winner = name if (found is None or allow_confounded) and not unlike else None
+    return {
+        "latency_winner": winner,
+        "lowest_latency": name,
+        "latency_confounded": found.text if found else "",
+        "latency_unlike": unlike,
+    }
 
 
 def _is_decided(order: Sequence[RankedGroup], winner: RankedGroup | None, *, allow_confounded: bool) -> bool:
@@ -478,7 +507,7 @@ def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterato
     """Everything that weakens the order, the gravest first."""
     running = [group for group in groups if group.runs]
     yield from _unlike_work(running, metric)
-    yield from _constant_work(running, metric)
+    yield from _assumed_work(running, metric)
     yield from _one_repeat(running)
     yield from _unlike_groups(running)
     yield from _failed_by_platform(groups)
@@ -516,27 +545,49 @@ def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Ca
     yield Caution(kind=work.unlike[0].kind, numbers={"setting": work.unlike[0].setting or None}, text=text)
 
 
-def _constant_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
-    """The work of a step is a number that the user typed for all groups, and nobody knows whether an axis changes it."""
-    name = metric.name.replace("_per_s", "_per_step")
-    typed = {group.typed_work.get(name) for group in running}
-    axes = dict.fromkeys(axis for group in running for axis in group.axes)
-    unknown = [axis for axis in axes if not is_harmless(axis) and len({group.axes.get(axis) for group in running}) > 1]
-    if len(typed) != 1 or None in typed or not unknown or not _step_times_differ(running) or _compared_work(running).why_not(metric.name):
+def _assumed_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+    """Nobody knows whether an axis changes the work of a step: none is known, or one number was typed for all groups."""
+    assumed = _assumption(running, metric)
+    if assumed is None:
         return
-    (value,) = typed
+    name, names = metric.name.replace("_per_s", "_per_step"), join_names(assumed.settings, MOST_TIED_NAMED, " or ")
+    typed = next((group.typed_work[name] for group in running if name in group.typed_work), None)
+    known = f"{name} is {typed:g} in every group" if typed is not None else f"The work of {assumed.what} is not known"
     yield Caution(
-        kind="constant_work",
-        numbers={name: value, "setting": unknown[0]},
-        text=f"{name} is {value:g} in every group: if {join_names(unknown)} changes the work of a step, {metric.unit} cannot be compared "
-        "between them. If it does, let the script report its work, or set tokens_per_step (sweep: --tokens-per-step) by settings.",
+        kind="constant_work" if typed is not None else "unknown_work",
+        numbers={**({name: typed} if typed is not None else {}), "setting": assumed.settings[0]},
+        text=f"{known}: if {names} changes it, {metric.unit} cannot be compared between these groups. Let the script report its work, or "
+        f"set {_work_keys(assumed.what)} by settings.",
     )
 
 
+def _assumption(running: Sequence[GroupSummary], metric: Metric) -> Assumed | None:
+    return _compared_work(running).assumption(metric.name) if _step_times_differ(running) else None
+
+
 def _step_times_differ(running: Sequence[GroupSummary]) -> bool:
-    """Whether some group takes longer for a step than another, or nobody knows."""
+    """Whether some group takes longer for a step than another, or nobody knows: more work would take longer."""
     known = sorted((group.figures["steps_per_s"] for group in running if "steps_per_s" in group.figures), key=lambda figure: figure.mean)
-    return len(known) > 1 and contains_one(ratio_of(known[0], known[-1])) is not True
+    return len(known) < 2 or contains_one(ratio_of(known[0], known[-1])) is not True
+
+
+def _work_keys(what: str) -> str:
+    tokens = "tokens_per_step (sweep: --tokens-per-step)"
+    return f"samples_per_step (sweep: --samples-per-step) or {tokens}" if what == A_STEP else tokens
+
+
+def _condition(groups: Sequence[GroupSummary], metric: Metric, chosen: RankedGroup | None) -> _Condition:
+    """What must hold for the chosen group to be the one."""
+    assumed = _assumption([group for group in groups if group.runs], metric) if chosen else None
+    if assumed is None:
+        return {"condition": "", "condition_remedy": ""}
+    if metric.name == "duration_s":
+        return {
+            "condition": assumed.clause("in every group").replace(assumed.what, "a run"),
+            "condition_remedy": "let the script print its steps",
+        }
+    remedy = f"pass --{'samples' if assumed.what == A_STEP and not metric.name.startswith('samples') else 'tokens'}-per-step"
+    return {"condition": assumed.clause("in every group"), "condition_remedy": remedy}
 
 
 def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:

@@ -98,14 +98,14 @@ class EndingCause:
     needs_log: bool = False
 
 
-def judge_ending(ending: Ending, ranks: RankEndings, world_size: int, steps: int | None) -> EndingCause:
-    """`world_size` and `steps` are what the run was to have; None where unknown."""
+def judge_ending(ending: Ending, ranks: RankEndings, world_size: int, steps: int | None, *, has_gpus: bool = True) -> EndingCause:
+    """`world_size` and `steps` are what the run was to have; None where unknown. `has_gpus` is False where it is known to have none."""
     if ending.lost_hosts:
         # Before everything else: ranks that lost another one, stalls and exit codes are its consequences.
         return _host_lost(ending.lost_hosts)
     if ending.alarm is not None:
         alarm = ending.alarm
-        action = _alarm_advice(alarm, ranks)
+        action = _alarm_advice(alarm, ranks, has_gpus=has_gpus)
         return EndingCause(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=action, signature=alarm.cause.value)
     if ending.interrupted:
         return _registered(Outcome.INTERRUPTED, "user", "stopped by the user")
@@ -134,13 +134,13 @@ def _host_lost(lost: tuple[LostHost, ...]) -> EndingCause:
     return _failed("node_silent" if first.silent else "node_gone", f"{first.host} was lost while the run ran{others}: {first.why}")
 
 
-def _alarm_advice(alarm: Alarm, ranks: RankEndings) -> str:
+def _alarm_advice(alarm: Alarm, ranks: RankEndings, *, has_gpus: bool) -> str:
     """The registry's; for a stall after where each rank is."""
     if alarm.cause is not Cause.STALL:
         return advice(alarm.cause)
     # One rank alone, or one that is outside of every collective, waits for no other GPU.
     is_alone = ranks.started == 1 or alarm.phase in ("data_wait", BETWEEN_STEPS)
-    return alarm.action if is_alone else f"{alarm.action.rstrip('.')}. {advice(Cause.STALL)}"
+    return alarm.action if is_alone or not has_gpus else f"{alarm.action.rstrip('.')}. {advice(Cause.STALL)}"
 
 
 def _judge_exit_0(ranks: RankEndings, world_size: int, steps: int | None) -> EndingCause:

@@ -16,7 +16,7 @@ from typing import Any
 
 from seatrial.campaign.ending import Ending, EndingCause, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.growing_log import GrowingLog
-from seatrial.collect.attempt_files import node_of_rank
+from seatrial.collect.attempt_files import node_of_rank, read_record
 from seatrial.collect.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
@@ -27,9 +27,10 @@ from seatrial.machine.processes import STOPPED
 from seatrial.machine.secrets import collect_secrets, mask_lines, mask_text
 from seatrial.observe.communicators import world_at_end
 from seatrial.observe.watchdog import Alarm, name_options
+from seatrial.records.attempt import Provenance
 from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import LOCAL, RunSpec
 from seatrial.records.signatures.registry import Signature, advice, fault_named, general, signature
 
 # As many lines as the tracebacks of a few ranks take.
@@ -50,7 +51,8 @@ def outcome_of(
         ranks = _with_launcher_log(spec, attempt, ranks, log)
     # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None
-    judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
+    wanted_ranks, wanted_steps = (spec.place.ranks, spec.steps) if bundled else (ranks.started, None)
+    judged = judge_ending(ending, ranks, wanted_ranks, wanted_steps, has_gpus=_may_have_gpus(spec, attempt))
     host = ending.broken_host
     found, may_have_failed = None, ""
     if judged.needs_log or judged.outcome is Outcome.OK:
@@ -58,7 +60,8 @@ def outcome_of(
         found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
         may_have_failed = _why_it_may_have_failed(read) if not found and read.outcome is None else ""
     if found:
-        who = f"rank {found.rank}: " if found.rank is not None and not found.detail.startswith("rank ") else ""
+        noticed = "" if found.noticed_by is None else f"noticed by rank {found.noticed_by}: "
+        who = f"{found.who}: " if found.who else noticed
         detail = f"{'exit code 0, but ' if judged.outcome is Outcome.OK else ''}{who}{found.detail}"
         judged = EndingCause(
             outcome=Outcome.FAILED, cause=found.cause, detail=detail, action=found.action, signature=found.signature, needs_log=True
@@ -95,6 +98,12 @@ def outcome_of(
         excerpt=found.excerpt if found else (),
         may_have_failed=may_have_failed,
     )
+
+
+def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
+    """False only where the run's own host is the only one, and its provenance names no GPU."""
+    provenance, _ = read_record(Provenance, attempt.provenance)
+    return spec.place.kind != LOCAL or provenance is None or bool(provenance.gpu_uuid_list)
 
 
 def _why_it_may_have_failed(read: Diagnosis) -> str:

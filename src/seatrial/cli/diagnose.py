@@ -21,7 +21,8 @@ from seatrial.records.outcome import Cause, Diagnosis, Outcome
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.results.diagnose import LogFile, LogReport, StepSummary
+    from seatrial.results.diagnose import LogFile, LogReport
+    from seatrial.results.step_summary import StepSummary
 
 EXAMPLES = {
     "diagnose": "seatrial diagnose slurm-4711.out slurm-4711.err\n\ntorchrun train.py 2>&1 | tee job.log; seatrial diagnose job.log"
@@ -35,6 +36,7 @@ STYLES = {
     None: ("CANNOT TELL", "bold yellow"),
 }
 LABEL_WIDTH = 10
+MAX_HEADLINE_LINES = 5
 MAX_EXCERPT_LINES = 7
 MAX_RELEVANT_LINES = 4
 
@@ -52,7 +54,12 @@ ExitCode = Annotated[
 ]
 Steps = Annotated[
     int | None,
-    typer.Option("--steps", metavar="N", help="Steps the job was to take: a log that reaches them shows a good end.", min=1),
+    typer.Option(
+        "--steps",
+        metavar="N",
+        help="Steps the job was to take: a log that reaches them shows a good end, one that does not shows none.",
+        min=1,
+    ),
 ]
 
 
@@ -95,14 +102,18 @@ def _files(logs: list[str]) -> Iterator[list[LogFile]]:
 def _print(console: Console, report: LogReport) -> None:
     found = report.diagnosis
     title, style = STYLES.get(found.outcome, STYLES[None])
-    console.print(f"{title}  {_headline(report)}", style=style, no_wrap=True, overflow="ellipsis")
+    for number, line in enumerate(_wrapped(_headline(report), console.width - len(title) - 2, MAX_HEADLINE_LINES)):
+        console.print(f"{' ' * len(title) if number else title}  {line}", style=style, soft_wrap=True)
     if found.outcome is not Outcome.OK and found.cause is not Cause.UNKNOWN:
         _print_lines(console, found)
     for name, text in (*_cause_facts(report), *_facts(report)):
-        first, *rest = textwrap.wrap(text, max(console.width, 60) - LABEL_WIDTH, break_long_words=False, break_on_hyphens=False)
-        console.print(f"{name:<{LABEL_WIDTH}}{first}", soft_wrap=True)
-        for line in rest:
-            console.print(f"{'':<{LABEL_WIDTH}}{line}", soft_wrap=True)
+        for number, line in enumerate(_wrapped(text, console.width - LABEL_WIDTH)):
+            console.print(f"{'' if number else name:<{LABEL_WIDTH}}{line}", soft_wrap=True)
+
+
+def _wrapped(text: str, width: int, max_lines: int | None = None) -> list[str]:
+    """Lines in which neither a flag nor a path is broken in two."""
+    return textwrap.wrap(text, max(width, 50), max_lines=max_lines, placeholder=" …", break_long_words=False, break_on_hyphens=False)
 
 
 def _headline(report: LogReport) -> str:
@@ -110,9 +121,8 @@ def _headline(report: LogReport) -> str:
     if found.outcome is Outcome.OK:
         return "the log shows a good end" if found.good_end else "exit code 0, and no failure in the log"
     if found.outcome is Outcome.FAILED:
-        # What a launcher reports about a rank begins with it.
-        is_named = found.rank is None or found.detail.startswith(f"rank {found.rank} ")
-        who = "" if is_named else f" on rank {found.rank}"
+        noticed = "" if found.noticed_by is None else f", noticed by rank {found.noticed_by}"
+        who = f" on {found.who}" if found.who else noticed
         where = f", host {found.host}" if found.host else ""
         return f"{found.signature or found.cause.value}{who}{where}: {found.detail}"
     if found.outcome is Outcome.INTERRUPTED:
@@ -120,17 +130,18 @@ def _headline(report: LogReport) -> str:
     if found.cause is Cause.NAN and found.good_end:
         return f"ended, but {found.detail}"
     if found.traceback_at_end and found.good_end:
-        return "training seems to have finished, but a traceback is near the end"
+        return f"training seems to have finished, but a traceback is near the end: {found.detail}"
     if found.traceback_at_end:
         ended = "exited 0" if report.exit_code == 0 else "ended"
-        return f"{ended} after a traceback: probably failed"
-    if report.exit_code is not None and found.cause is Cause.UNKNOWN:
-        return f"exited 0, but {found.detail}"
+        return f"{ended} after a traceback: probably failed ({found.detail})"
+    if found.cause is Cause.UNKNOWN and (report.exit_code is not None or found.good_end):
+        ended = "exited 0" if report.exit_code == 0 else "the log says that training is over"
+        return f"{ended}, but {found.detail}"
     if report.exit_code is not None:
-        return "exited 0, and the log shows signs of a failure"
+        return f"exited 0, and the log shows signs of a failure: {found.detail}"
     if found.cause is not Cause.UNKNOWN:
         end = "training seems to have finished, but there is an error" if found.good_end else "no good end in the log, and an error"
-        return f"{end}: it may have failed; pass --exit-code N"
+        return f"{end}: {found.detail}. It may have failed; pass --exit-code N"
     return "no good end and no failure in the log: pass --exit-code N"
 
 
@@ -156,24 +167,12 @@ def _cause_facts(report: LogReport) -> Iterator[tuple[str, str]]:
 
 def _facts(report: LogReport) -> Iterator[tuple[str, str]]:
     steps = report.steps
-    if steps is not None:
-        parts = [f"{steps.first:,} to {steps.last:,}" + (f" of {steps.total:,}" if steps.total else "")]
-        if steps.num_restarts:
-            parts.append(f"after {steps.num_restarts} {'restart' if steps.num_restarts == 1 else 'restarts'}")
-        if steps.steps_per_s is not None:
-            parts.append(f"{_figure(steps.steps_per_s)} steps/s by {steps.rate_from}")
-        if steps.tokens_per_s is not None:
-            parts.append(f"{steps.tokens_per_s:,.0f} tokens/s as printed")
-        if steps.samples_per_s is not None:
-            parts.append(f"{_figure(steps.samples_per_s)} samples/s as printed")
-        yield "steps", ", ".join(parts)
-        if loss := _loss(steps):
-            yield "loss", loss
-    elif report.losses:
-        first, last, lowest = report.losses
-        yield "loss", f"{first:.4g} → {last:.4g}, lowest {lowest:.4g}; the log has no step numbers"
+    if steps is not None and steps.last is not None:
+        yield "steps", _steps(steps)
     elif report.diagnosis.last_step is not None:
         yield "steps", f"up to {report.diagnosis.last_step:,}"
+    if steps is not None and (loss := _loss(steps)):
+        yield "loss", loss
     if report.reported:
         shown = (
             f"{name} {format_duration(value) if name == 'train_runtime' else _figure(value)}" for name, value in report.reported.items()
@@ -184,6 +183,25 @@ def _facts(report: LogReport) -> Iterator[tuple[str, str]]:
     yield "read", f"{names}: {report.num_lines:,} lines, {format_bytes(report.num_bytes)}{ended}"
 
 
+def _steps(steps: StepSummary) -> str:
+    parts = [f"{steps.first:,} to {steps.last:,}" + (f" of {steps.total:,}" if steps.total else "")]
+    if steps.num_started_over:
+        times = "once" if steps.num_started_over == 1 else f"{steps.num_started_over} times"
+        parts.append(f"numbers that start over {times} (epochs, or the same training again: no line says)")
+    if steps.num_restarts:
+        parts.append(f"after {steps.num_restarts} {'restart' if steps.num_restarts == 1 else 'restarts'}")
+    rates = [f"{_figure(steps.steps_per_s)} steps/s by {steps.rate_from}"] if steps.steps_per_s is not None else []
+    rates += [f"{steps.tokens_per_s:,.0f} tokens/s as printed"] if steps.tokens_per_s is not None else []
+    rates += [f"{_figure(steps.samples_per_s)} samples/s as printed"] if steps.samples_per_s is not None else []
+    if rates and steps.rates_of_bytes:
+        rates[-1] += f" in {_both_ends(steps)}"
+    return ", ".join([*parts, *rates])
+
+
+def _both_ends(steps: StepSummary) -> str:
+    return f"the first and last {format_bytes(steps.rates_of_bytes or 0)}"
+
+
 def _loss(steps: StepSummary) -> str:
     parts = []
     if steps.nan_from is not None:
@@ -192,7 +210,10 @@ def _loss(steps: StepSummary) -> str:
         parts.append(f"nan or inf in {steps.num_nan:,} of {steps.num_lines:,} lines")
     if steps.first_loss is not None and steps.last_loss is not None:
         before = "before that " if parts else ""
-        parts.append(f"{before}{steps.first_loss:.4g} → {steps.last_loss:.4g}, lowest {steps.lowest_loss:.4g}")
+        lowest = f"lowest {steps.lowest_loss:.4g}{'' if steps.is_whole else f' in {_both_ends(steps)}'}"
+        parts.append(f"{before}{steps.first_loss:.4g} → {steps.last_loss:.4g}, {lowest}")
+    if steps.last is None:
+        parts.append("the log has no step numbers")
     return "; ".join(parts)
 
 

@@ -179,8 +179,8 @@ def sweep(
 
     The same line again resumes; more repeats extend.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a command that
-    cannot be read, or a disk that did not take a file.
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early as no run can succeed;
+    130 interrupted; 1 a command that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.run import execute_on_this_node, refuse_two_starts

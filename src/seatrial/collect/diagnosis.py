@@ -11,12 +11,22 @@ any sign the cause is unknown and the most relevant lines are kept.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.collect.launcher_log import PrefixedLine, host_in
+from seatrial.collect.launcher_report import (
+    CRASH_SIGNALS,
+    FAILED_BY_LAUNCHER,
+    LAUNCHER_REPORT,
+    NATIVE_SIGNALS,
+    RAISED,
+    SHELL_SIGNALS,
+    ReportedEnd,
+    how_it_ended,
+    signal_name,
+)
 from seatrial.collect.log_evidence import (
     NOISE,
     Block,
@@ -29,12 +39,12 @@ from seatrial.collect.log_evidence import (
     error_lines,
     final_lines,
 )
-from seatrial.collect.log_outcome import INTERRUPTED_CODES, RAISED, SHELL_SIGNALS, STEPS_OF_OTHERS, LogEnd
-from seatrial.collect.log_scan import FAILED_BY_LAUNCHER, LAUNCHER_REPORT, LogScan
+from seatrial.collect.log_outcome import INTERRUPTED_CODES, STEPS_OF_OTHERS, LogEnd
+from seatrial.collect.log_scan import LogScan
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.harmless import without_harmless
-from seatrial.records.signatures.registry import Signature, general, of_exit_code
+from seatrial.records.signatures.registry import Signature, general, of_exit_code, signature
 
 LONGEST_DETAIL = 500
 SHORTLY_BEFORE = 5000
@@ -43,14 +53,13 @@ STEPS_ALONE = 50
 """More steps than ranks take before they notice that one of them is gone."""
 # Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
 UNINFORMATIVE_CODES = (RAISED, -6, -15)
-# Signals of a fault in native code; an abort (6) is also how torch ends after an error it has printed.
-NATIVE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-CRASH_SIGNALS = tuple(one.name for one in (*NATIVE_SIGNALS, signal.SIGABRT))
 # Causes that an exit code shows by itself.
 EXIT_CODE_DETAILS = {
-    Cause.KILLED: "a process of the run was killed by signal 9",
+    Cause.KILLED: "a process of the run was killed by signal 9 (SIGKILL)",
     Cause.PROGRAM_MISSING: "the program was not found (exit code 127)",
 }
+# Entries of a crash below Python: the log has no stack, or that of faulthandler.
+NATIVE_CRASH, CRASH_WITH_STACK = "native_crash", "crash_with_stack"
 INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
@@ -69,7 +78,7 @@ class LogReader:
     def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
         at_end = self._end.traceback_at_end()
-        outcome, last = self._end.outcome(exit_code, asked_steps, at_end), self._scan.last_step()
+        outcome, last = self._end.outcome(exit_code, asked_steps), self._scan.last_step()
         found = NO_FAILURE
         if outcome is not Outcome.OK:
             found = self._interrupt() if outcome is Outcome.INTERRUPTED else self.failure(exit_code)
@@ -81,6 +90,11 @@ class LogReader:
             good_end=self._end.good_end_at is not None or (asked_steps is not None and last.may_be(asked_steps)),
             last_step=last.step,
         )
+
+    def reached(self, asked_steps: int) -> bool | None:
+        """Whether the last lines show that so many steps may have been taken; None where they show no step."""
+        last = self._scan.last_step()
+        return None if last.step is None else last.may_be(asked_steps)
 
     def unfinished(self) -> tuple[int, int] | None:
         """How far the progress bar that the lines end with is, and its length, where it is not full."""
@@ -94,6 +108,12 @@ class LogReader:
         """The cause that the log shows; None where it shows none."""
         found = self._root_cause(self._end.found_at_end()) or self._root_cause(list(self._scan.found()))
         found = found or self._launcher_cause() or self._doubtful_cause()
+        cancelled, report = self._cancelled(), self._scan.report_at
+        if cancelled is not None and report is not None and report.at < cancelled.at:
+            # Slurm ends the other tasks of a step when one fails.
+            return found or self._reported_end()
+        if cancelled is not None and (found is None or _is_after(found, cancelled)):
+            return self._from_evidence(cancelled)
         if found is None and (self._scan.reports or exit_code):
             # Steps of another host may have come late.
             found = self._root_cause(self._scan.earlier)
@@ -114,6 +134,11 @@ class LogReader:
         diagnosis = self._from_evidence(after_effect)
         # That a peer is gone explains nothing: other lines of the log may.
         return replace(diagnosis, telling=self._error_lines()) if after_effect.sign and after_effect.sign.echo else diagnosis
+
+    def _cancelled(self) -> LogEvidence | None:
+        """The scheduler's line about a cancelled job or step, where nothing but lost peers was noticed before."""
+        first = self._after_effect()
+        return first if first is not None and first.sign is not None and first.sign.cause is Cause.SCHEDULER else None
 
     def _root_cause(self, found: Sequence[FoundSigns]) -> Diagnosis | None:
         outranking = earliest(one.outranking for one in found)
@@ -138,28 +163,35 @@ class LogReader:
 
     def _launcher_cause(self) -> Diagnosis | None:
         """What the launcher reports about the rank that ended first, where that is more than the other ranks' complaints."""
-        if "exitcode" in self._scan.report_fields:
-            rank, code = self._reported_rank(), int(self._scan.report_fields["exitcode"])
-            who = f"rank {self._scan.report_fields.get('rank', '?')}"
-        else:
-            # The command that deepspeed prints beside the code is that of its last rank, whichever ended: the rank is unknown.
-            rank, code, who = None, self._scan.deepspeed_code or RAISED, "a rank"
-        if code in UNINFORMATIVE_CODES:
+        end = self._scan.reported_end
+        if end is None or end.code is None:
+            end = ReportedEnd(code=self._scan.deepspeed_code)
+        if end.code is None or end.code in UNINFORMATIVE_CODES:
             return None
-        if code == -9:
-            found = _diagnosis(general(Cause.KILLED), f"{who} was killed by signal 9")
-        elif -code in NATIVE_SIGNALS:
-            found = _diagnosis(general(Cause.NATIVE_CRASH), f"{who} crashed: {signal.Signals(-code).name}")
+        if end.code == -signal.SIGKILL:
+            found = _diagnosis(general(Cause.KILLED), f"{end.who} was killed {how_it_ended(end.code)}")
+        elif -end.code in NATIVE_SIGNALS:
+            found = self._crash(end.code, f"{end.who} crashed: {signal_name(end.code)}")
         else:
-            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-            found = self._unexplained(general(Cause.EXIT_CODE), f"{who} ended first, {how}, and printed no reason", who)
-        return replace(found, rank=rank)
+            return self._silent_end(end)
+        return self._where_reported(found, end)
+
+    def _silent_end(self, end: ReportedEnd) -> Diagnosis:
+        errors = self._error_lines()
+        why = f"; most relevant line: {errors[0]}" if errors else ", and printed no reason"
+        detail = f"{end.who} ended first, {how_it_ended(end.code or RAISED)}{why}"
+        own = errors or final_lines(self._informative_lines(), "" if end.rank is None else f"[rank{end.rank}]:")
+        return self._where_reported(replace(_diagnosis(general(Cause.EXIT_CODE), detail), telling=own), end)
+
+    def _where_reported(self, found: Diagnosis, end: ReportedEnd) -> Diagnosis:
+        """With the rank, and the line of a launcher that says it all in one."""
+        at = self._scan.report_at if end.name else None
+        return replace(found, rank=end.rank, source=at.source if at else "", line=(at.number or None) if at else None)
 
     def _reported_rank(self) -> int | None:
-        """By torchrun's report, else by the first line of another launcher about a rank that failed."""
-        if "rank" in self._scan.report_fields:
-            return int(self._scan.report_fields["rank"])
-        return self._scan.report_at.rank if self._scan.report_at else None
+        """By the launcher's report, else by its first line about a rank that failed."""
+        end, report = self._scan.reported_end, self._scan.report_at
+        return end.rank if end is not None else report.rank if report else None
 
     def _after_effect(self) -> LogEvidence | None:
         """The earliest after-effect that is more than the loss of a peer, else the earliest."""
@@ -175,7 +207,7 @@ class LogReader:
         return self._is_reported(raised) or (exit_code == RAISED if after_effect is None else self._is_in_another_file(raised))
 
     def _is_reported(self, raised: LogEvidence) -> bool:
-        report, code = self._scan.report_at, int(self._scan.report_fields.get("exitcode", RAISED))
+        report, code = self._scan.report_at, self._reported_code()
         if report is None or code not in UNINFORMATIVE_CODES:
             return False
         if raised.rank is not None:
@@ -197,21 +229,37 @@ class LogReader:
     def _from_evidence(self, evidence: LogEvidence) -> Diagnosis:
         entry = evidence.sign or general(Cause.EXCEPTION)
         rank = evidence.rank
-        if rank is None and not entry.after_effect and self._scan.report_fields.get("exitcode") in ("1", None):
+        if rank is None and not entry.after_effect and self._reported_code() == RAISED:
             # Without prefixes: the launcher knows who ended first.
             rank = self._reported_rank()
+        noticed_by = None
         if entry.after_effect and entry.id != "monitored_barrier" and not FAILED_BY_LAUNCHER.search(evidence.text):
-            # Whoever prints it only waited for another one.
-            rank = None
+            # Whoever prints it only waited for another one, or was ended.
+            rank, noticed_by = None, rank
+        entry = self._crash_entry(entry)
         return replace(
             _diagnosis(entry, evidence.text),
             host=host_in(evidence.prefix),
             rank=rank,
+            noticed_by=noticed_by,
             source=evidence.source,
             line=evidence.number or None,
-            excerpt=evidence.excerpt,
+            excerpt=(*evidence.excerpt, *(self._scan.python_stack if entry.id == CRASH_WITH_STACK else ())),
             num_consequences=max(self._scan.num_errors - evidence.num_before - 1, 0),
         )
+
+    def _crash_entry(self, entry: Signature) -> Signature:
+        """Of a crash, the entry for a log with a stack or without one: what is there need not be asked for."""
+        if entry.id not in (NATIVE_CRASH, CRASH_WITH_STACK):
+            return entry
+        return signature(CRASH_WITH_STACK if self._scan.python_stack else NATIVE_CRASH)
+
+    def _crash(self, exit_code: int, detail: str) -> Diagnosis:
+        """By an exit code that is a signal of a fault in native code."""
+        entry = of_exit_code(exit_code)
+        entry = self._crash_entry(entry if entry is not None and entry.cause is Cause.NATIVE_CRASH else general(Cause.NATIVE_CRASH))
+        stack = tuple(self._scan.python_stack) if entry.id == CRASH_WITH_STACK else ()
+        return replace(_diagnosis(entry, detail), excerpt=stack)
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
         if exit_code in (0, *INTERRUPTED_CODES) and self._end.is_interrupted():
@@ -236,11 +284,8 @@ class LogReader:
             return _diagnosis(entry, EXIT_CODE_DETAILS[entry.cause])
         name = signal_name(exit_code)
         if name in CRASH_SIGNALS:
-            crashed = entry if entry is not None and entry.cause is Cause.NATIVE_CRASH else general(Cause.NATIVE_CRASH)
-            return _diagnosis(crashed, f"the process crashed: {name}" + (f" (exit code {exit_code})" if exit_code > 0 else ""))
-        how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
-        how += f" ({name})" if name else ""
-        return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how} and the log shows no cause")
+            return self._crash(exit_code, f"the process crashed: {name}" + (f" (exit code {exit_code})" if exit_code > 0 else ""))
+        return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how_it_ended(exit_code)} and the log shows no cause")
 
     def _interrupt(self) -> Diagnosis:
         assert self._scan.interrupt is not None
@@ -251,21 +296,21 @@ class LogReader:
         """What the launcher reports about a rank that printed no reason."""
         if self._scan.report_at is None:
             return None
-        rank = self._reported_rank()
-        if "exitcode" not in self._scan.report_fields:
-            found = self._unexplained(general(Cause.EXIT_CODE), f"the launcher reports a failure: {self._scan.report_at.text.strip()}")
-            return replace(found, rank=rank, source=self._scan.report_at.source, line=self._scan.report_at.number or None)
-        code = int(self._scan.report_fields["exitcode"])
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        how += f" ({name})" if (name := signal_name(code)) else ""
-        who = f"rank {self._scan.report_fields.get('rank', '?')}"
-        return replace(self._unexplained(general(Cause.EXIT_CODE), f"{who} ended first, {how}, and printed no reason", who), rank=rank)
+        end = self._scan.reported_end
+        if end is not None and end.code is not None:
+            return self._silent_end(end)
+        found = self._unexplained(general(Cause.EXIT_CODE), f"the launcher reports a failure: {self._scan.report_at.text.strip()}")
+        rank, at = self._reported_rank(), self._scan.report_at
+        return replace(found, rank=rank, source=at.source, line=at.number or None)
 
-    def _unexplained(self, entry: Signature, detail: str, ended_first: str = "") -> Diagnosis:
+    def _reported_code(self) -> int:
+        end = self._scan.reported_end
+        return RAISED if end is None or end.code is None else end.code
+
+    def _unexplained(self, entry: Signature, detail: str) -> Diagnosis:
         errors = self._error_lines()
         more = f"; most relevant line: {errors[0]}" if errors else ""
-        own = errors or final_lines(self._informative_lines(), f"[{ended_first.replace(' ', '')}]:")
-        return replace(_diagnosis(entry, detail + more), telling=own)
+        return replace(_diagnosis(entry, detail + more), telling=errors or final_lines(self._informative_lines()))
 
     def _error_lines(self) -> tuple[str, ...]:
         recent = [text for found in self._scan.found() for text in found.errors]
@@ -295,14 +340,9 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     return reader.failure(exit_code)
 
 
-def signal_name(exit_code: int) -> str:
-    """Of the signal that ended the process, as Python, a shell (128 + n) or deepspeed (256 - n) passes it on; empty for none. 255 and 254
-    are what `exit(-1)`, ssh and others return: no signal."""
-    for number in (-exit_code, exit_code - SHELL_SIGNALS, 256 - exit_code if exit_code < 254 else 0):
-        if 0 < number <= signal.SIGTERM or number == signal.SIGXCPU:
-            with contextlib.suppress(ValueError):
-                return signal.Signals(number).name
-    return ""
+def _is_after(found: Diagnosis, evidence: LogEvidence) -> bool:
+    """Whether a line of the same file, or none, shows it: ranks that are ended complain, and exit with codes of their own."""
+    return found.line is None or (found.source == evidence.source and found.line > evidence.number)
 
 
 def _exit_code_entry(exit_code: int | None) -> Signature:

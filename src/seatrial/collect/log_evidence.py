@@ -183,6 +183,8 @@ class LogEvidence:
     """Whether it ends a traceback from the top of a program: nothing below that caught it."""
     is_logged: bool = False
     """Whether it ends a traceback that a logger printed."""
+    is_bare: bool = False
+    """Whether it names an exception, and no traceback is before it."""
 
 
 @dataclass(kw_only=True)
@@ -239,6 +241,11 @@ class LogSource:
     frames_at: int = 0
     awaits_last_error: bool = False
     """NCCL's own reason is the next line."""
+    unfinished: LogEvidence | None = None
+    """An exception whose message goes on in indented lines, of which `message_left` are kept."""
+    message_left: int = 0
+    stack_left: int = 0
+    """Frames of a stack of faulthandler's that are still kept."""
     report_left: int = 0
     """Lines of torchrun's report that are still to come."""
     usage_at: int | None = None
@@ -246,7 +253,8 @@ class LogSource:
 
     @property
     def is_open(self) -> bool:
-        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
+        is_followed = self.awaits_last_error or self.unfinished is not None or self.report_left > 0 or self.stack_left > 0
+        return self.block is not None or self.frames is not None or is_followed
 
     def step(self) -> tuple[FoundSigns, ...]:
         """It went on: what it survived."""
@@ -257,42 +265,6 @@ class LogSource:
         self.recent = self.recent[-self.steps_to_survive :]
         self.is_empty = all(found == FoundSigns() for found in self.recent)
         return gone
-
-
-@dataclass(kw_only=True)
-class LauncherReport:
-    """What a launcher printed into one file about a job that failed."""
-
-    first: LogEvidence
-    step_before: int | None
-    """The highest of the last steps before it."""
-    last_at: int
-    """Its last line so far."""
-    numbers: set[int] = field(default_factory=set)
-    """Steps after it."""
-    num_unnumbered: int = 0
-
-    def take_step(self, number: int | None) -> None:
-        if number is None:
-            self.num_unnumbered += 1
-        else:
-            self.numbers.add(number)
-
-    @property
-    def has_new_steps(self) -> bool:
-        """A launcher reports when all its processes are gone: who takes steps after that was started again, or is another program. Steps
-        that only go on from those before it may be lines of other ranks that arrive late."""
-        is_new = self.step_before is None or self.began_anew or not self.numbers
-        return is_new and max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether those steps got as far as the ones before it: a second attempt, or the next of several trainings."""
-        return self.has_new_steps and max(self.numbers, default=self.step_before or 0) >= (self.step_before or 0)
-
-    @property
-    def began_anew(self) -> bool:
-        return self.step_before is not None and min(self.numbers, default=self.step_before) < self.step_before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,7 +337,7 @@ FRAGMENTS = (
         "return code",
     ),
     *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
-    *("+-+--", "restart", "resum", "retry", "relaunch", "attempt ", "usage: ", "loader_timeout"),
+    *("call first", "+-+--", "restart", "resum", "retry", "relaunch", "attempt ", "usage: ", "loader_timeout"),
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from seatrial.collect.launcher_log import without_host
+from seatrial.collect.launcher_report import LAUNCHER_REPORT, RAISED, SHELL_SIGNALS
 from seatrial.collect.log_evidence import (
     EXCEPTION,
     HELPER_ENDED,
@@ -30,7 +31,7 @@ from seatrial.collect.log_evidence import (
     shape,
     step_number,
 )
-from seatrial.collect.log_scan import BAD_STATUS, LAUNCHER_REPORT, LogScan, progress
+from seatrial.collect.log_scan import BAD_STATUS, LogScan, progress
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Outcome
 
@@ -40,10 +41,6 @@ STEPS_TOGETHER = 10
 """So many are taken only by all ranks: each waits for the others."""
 LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
-# Exit code of a rank that raised.
-RAISED = 1
-# A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
-SHELL_SIGNALS = 128
 # Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
 INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
 # Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.
@@ -85,7 +82,7 @@ class LogEnd:
         self._good_end: tuple[int, int | None] = (-1, None)
         """After how many lines it was looked for, and where it is."""
 
-    def outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
+    def outcome(self, exit_code: int | None, asked_steps: int | None) -> Outcome | None:
         interrupted = self.is_interrupted() if exit_code else self._is_cut_by_interrupt()
         if interrupted and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
             return Outcome.INTERRUPTED
@@ -93,16 +90,18 @@ class LogEnd:
             return Outcome.FAILED
         last = self._scan.last_step()
         reached = None if asked_steps is None else last.may_be(asked_steps)
-        found = self._without_report(exit_code, reached, last, at_end)
+        found = self._without_report(exit_code, reached, last)
         # What came after a failure may be another training, as in a loop over seeds, or a second attempt.
         is_doubtful = not reached and bool(self._scan.reports or self._scan.reran)
         return None if found is Outcome.OK and is_doubtful else found
 
-    def _without_report(self, exit_code: int | None, reached: bool | None, last: LastStep, at_end: bool) -> Outcome | None:
+    def _without_report(self, exit_code: int | None, reached: bool | None, last: LastStep) -> Outcome | None:
         """As if no launcher had reported a failure. `reached`: whether all steps asked for were taken, where that is known."""
-        if at_end:
-            # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
-            is_sure = exit_code is None and reached is None and not self._went_on()
+        if self._exception_at_end(last.at if reached else None):
+            # After an exit code of 0 it is sure only where steps are missing; without one, where there is a traceback, nothing says that
+            # the job went on, and what came after a good end ended the program.
+            ended_it = self.good_end_at is None or any(end.is_uncaught or end.rank is not None for end in self._raised_at_end())
+            is_sure = exit_code is None and reached is None and not self._went_on() and ended_it and self.traceback_at_end()
             return Outcome.FAILED if reached is False or is_sure else None
         is_bad = self._not_started_at_end() or bool(self.bad_end())
         is_cut, is_over = self.is_cut(), (reached or self.good_end_at is not None) and not is_bad
@@ -131,9 +130,19 @@ class LogEnd:
         return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._stage_is_cut(end) else end.at
 
     def traceback_at_end(self) -> bool:
-        """Whether the process of an exception printed nothing after it that shows it alive, and the job did not go on to a good end."""
+        """Whether the last that a process printed is a traceback, and the job did not go on to a good end."""
+        return any(not end.is_bare for end in self._raised_at_end())
+
+    def _exception_at_end(self, reached_at: int | None) -> bool:
+        """The same of any exception, but for the line of one without a traceback that comes after a good end: an uploader's, say, that was
+        caught and printed. `reached_at`: where the last of the steps asked for was printed."""
+        over_at = min((at for at in (reached_at, self.good_end_at) if at is not None), default=None)
+        return any(not (end.is_bare and over_at is not None and over_at < end.at) for end in self._raised_at_end())
+
+    def _raised_at_end(self) -> Iterator[LogEvidence]:
+        """Exceptions whose process printed nothing after them that shows it alive, where the job did not go on to a good end."""
         ends = [end for end in self._last_raised() if not end.is_logged and self._ends_with(end)]
-        return any((self.good_end_at or 0) < end.at or not self._went_on_after(end) for end in ends)
+        return (end for end in ends if (self.good_end_at or 0) < end.at or not self._went_on_after(end))
 
     def _stage_is_cut(self, end: LogEvidence) -> bool:
         """Whether the log ends, after `end`, in a progress bar that moved and is not full, in epochs, or in steps that began anew."""

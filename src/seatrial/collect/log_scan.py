@@ -14,6 +14,18 @@ from collections import deque
 from collections.abc import Iterator
 
 from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
+from seatrial.collect.launcher_report import (
+    DEEPSPEED_REPORT,
+    FAILED_BY_LAUNCHER,
+    LAUNCHER_REPORT,
+    QUOTED_LINES,
+    REPORT_BEGINS,
+    REPORT_LINES,
+    SRUN_TASKS,
+    LauncherReport,
+    ReportedEnd,
+    end_in_one_line,
+)
 from seatrial.collect.log_evidence import (
     CHAINED,
     HEAD,
@@ -26,7 +38,6 @@ from seatrial.collect.log_evidence import (
     ExceptionChain,
     FoundSigns,
     LastStep,
-    LauncherReport,
     LineSearch,
     LogEvidence,
     LogSource,
@@ -66,28 +77,8 @@ SAMPLED_STEPS = 17
 """A prime, so that every rank's turn comes."""
 RECENT_STEPS = 64
 """Of so many lines that may report one, the last step is read: each of many ranks may print it."""
-# Lines of torchrun's and deepspeed's own report of a failed run.
-LAUNCHER_REPORT = re.compile(
-    r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$"
-    r"|^\s+(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s+<NO_OTHER_FAILURES>"
-)
-# torchrun's report of the rank that ended first.
-ROOT_CAUSE = "Root Cause (first observed failure)"
-REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
-REPORT_LINES = 8
-QUOTED_LINES = 200
-# The report of deepspeed's launcher.
-DEEPSPEED_REPORT = re.compile(r"\[launch\.py:\d+:\w+\] .* exits with return code = (-?\d{1,9})$")
-# What a launcher prints only about a run that failed.
-FAILED_BY_LAUNCHER = re.compile(
-    r"^Root Cause \(first observed failure\)|\bmultiprocessing\.errors\.ChildFailedError\b"
-    r"|\[launch\.py:\d+:\w+\] .* exits with return code = -?[1-9]"
-    r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
-    r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
-    r"|^subprocess\.CalledProcessError: Command '\[?'?\S*\bpython[\d.]*'.* (?:non-zero exit status|died with)"
-    r"|^command terminated with exit code [1-9]"
-    r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
-)
+# In what torchrun's own modules log.
+ELASTIC = "distributed/elastic/"
 # After NCCL's error of a rank comes the address it could not reach.
 LAST_ERROR = "Last error:"
 # What is printed when training is over and all went well: a sentence of its own, behind a logger's prefix at most, and not about an epoch.
@@ -96,12 +87,14 @@ GOOD_END = re.compile(
     r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
     r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
 )
-# A script that says how its program ended.
+# A script that says how its program ended: with an exit status, which goes to 255 (an HTTP status does not), or that the training failed,
+# not its data or another one that is spoken of.
 BAD_STATUS = re.compile(
-    r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?[1-9]"
+    r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?(?:[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?!\d)"
     r"|\b(?:finished|ended|completed?|done) with (?:errors\b|[1-9]\d{0,8} (?:failed|failures?|errors?)\b)"
     r"|^\W{0,5}\w+ (?:finished|ended|complete|done)\W{1,4}FAILED\b"
-    r"|\b(?:training|job|run|trial|experiment)\b[^.]{0,60}\b(?<!\b0 )(?<!\bno )"
+    r"|(?:^\W{0,5}|[\]:|>] *|- +)(?:the )?(?:training|job|run|trial|experiment)(?: (?:run|job|script|process|\S{0,3}\d{1,9}))?"
+    r"(?: (?:has|was|is))?(?: (?:finished|ended|stopped|completed?)\b[^.]{0,60})?[ :,]{1,3}(?:loss |it )?(?<!\b0 )(?<!\bno )"
     r"(?:failed|aborted|crashed|diverged|did ?n[o']t (?:complete|finish|converge))\b",
     re.IGNORECASE,
 )
@@ -120,7 +113,14 @@ PROGRESS_BAR = re.compile(
     r"|^(?:.{0,80}: )?(?P<done3>\d{1,12})it \["
 )
 # The first frame of a traceback from the top of a program.
-TOP_OF_PROGRAM = re.compile(r", in (?:<module>|_run_module_as_main)\s*$")
+TOP_OF_PROGRAM = re.compile(r"(?:,|:\d{1,9}) in (?:<module>|_run_module_as_main)\s*$")
+# As rich draws a traceback: in a box, with the exception below it.
+BOXED_HEAD = re.compile(r"^╭─+ Traceback \(most recent call last\) ─+╮")
+BOX_SIDES = ("│", "╰")
+# Above each thread's frames, as faulthandler prints them for a crash.
+STACK_HEAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]{4,16} .{0,80}\(most recent call first\):")
+MESSAGE_LINES = 4
+"""Indented lines of an exception whose first line ends with a colon: `Error(s) in loading state_dict for GPT:`."""
 INTERRUPT = "KeyboardInterrupt"
 # Of Lightning, which then ends in good order.
 CAUGHT_INTERRUPT = re.compile(r"^(?:\W{0,5}|.{0,60} )Detected KeyboardInterrupt\b")
@@ -148,7 +148,12 @@ class LogScan:
         self.num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
         """Whether something may still be survived, and the last of it."""
-        self.report_fields: dict[str, str] = {}
+        self.reported_end: ReportedEnd | None = None
+        """Who ended first."""
+        self.python_stack: list[str] = []
+        """Of the last crash below Python, the innermost frames of the first thread."""
+        self.under_torchrun = False
+        """A task of srun's may then be torchrun itself: its number is no rank."""
         self.deepspeed_code: int | None = None
         self.reports: dict[str, LauncherReport] = {}
         """Of each file, where no steps came after."""
@@ -252,8 +257,12 @@ class LogScan:
         return found
 
     def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
+        text = _unboxed(own, text)
         if own.report_left > 0:
             text = self._read_report(own, text)
+        self._add_to_message(own, text)
+        self._add_to_stack(own, text)
+        self.under_torchrun = self.under_torchrun or ELASTIC in text
         if self._has_evidence and RESTART.search(text):
             self.restart_at[source] = self.at
         weight = weight_by_block(own, text)
@@ -302,7 +311,10 @@ class LogScan:
         evidence = self.evidence(source, prefix, text, sign, given_rank, excerpt)
         evidence.is_uncaught = bool(raised) and TOP_OF_PROGRAM.search(own.first_frame) is not None
         evidence.is_logged = bool(raised) and own.is_logged
+        evidence.is_bare = raised == ()
         self.num_errors += 1
+        if raised is not None and text.endswith(":"):
+            own.unfinished, own.message_left = evidence, MESSAGE_LINES
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
 
@@ -324,11 +336,34 @@ class LogScan:
             prefix=prefix,
             text=text[:LONGEST_EVIDENCE],
             sign=sign,
-            rank=rank_of(prefix, text, given_rank),
+            rank=None if self.under_torchrun and SRUN_TASKS.match(text) else rank_of(prefix, text, given_rank),
             excerpt=tuple(_short(line) for line in excerpt),
             num_before=self.num_errors,
             step=step_number(self.steps[-1][2]) if self.steps else None,
         )
+
+    @staticmethod
+    def _add_to_message(own: LogSource, text: str) -> None:
+        """What a rank says about its exception in further lines: the first goes to the message, the others only to the excerpt."""
+        if own.unfinished is None:
+            return
+        if not (text.strip() and is_indented(text)):
+            own.unfinished = None
+            return
+        if own.message_left == MESSAGE_LINES:
+            own.unfinished.text = f"{own.unfinished.text} {text.strip()}"[:LONGEST_EVIDENCE]
+        own.unfinished.excerpt = (*own.unfinished.excerpt, _short(text))
+        own.message_left -= 1
+        own.unfinished = own.unfinished if own.message_left else None
+
+    def _add_to_stack(self, own: LogSource, text: str) -> None:
+        if own.stack_left and is_indented(text):
+            own.stack_left -= 1
+            self.python_stack += [_short(text)] if text.strip() else []
+        else:
+            own.stack_left = 0
+        if STACK_HEAD.match(text) and not (self.python_stack and text.startswith("Thread")):
+            own.stack_left, self.python_stack = EXCERPT_LINES, []
 
     def _add_last_error(self, own: LogSource, text: str) -> bool:
         """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
@@ -442,7 +477,7 @@ class LogScan:
         if report.began_anew:
             self.relaunched_at[source] = self.at
         if not self.reports:
-            self.report_fields, self.deepspeed_code = {}, None
+            self.reported_end, self.deepspeed_code = None, None
         for (file, _), own in self.sources.items():
             if file == source and not own.is_empty:
                 for gone in own.recent:
@@ -461,14 +496,15 @@ class LogScan:
         return Worth.ERROR
 
     def _note_report(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
-        if text.startswith(ROOT_CAUSE) and not self.report_fields:
-            own.report_left = REPORT_LINES
+        if REPORT_BEGINS.search(text) and self.reported_end is None:
+            own.report_left, self.reported_end = REPORT_LINES, ReportedEnd()
         match = DEEPSPEED_REPORT.search(text)
         if match and self.deepspeed_code is None and int(match.group(1)) != 0:
             self.deepspeed_code = int(match.group(1))
         if not FAILED_BY_LAUNCHER.search(text):
             return False
         self._has_evidence, self._evidence_at = True, self.at
+        self.reported_end = self.reported_end or end_in_one_line(text, is_rank=not self.under_torchrun)
         if source in self.reports:
             report = self.reports[source]
             report.numbers, report.num_unnumbered, report.last_at = set(), 0, self.at
@@ -480,8 +516,8 @@ class LogScan:
     def _read_report(self, own: LogSource, text: str) -> str:
         """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
         own.report_left -= 1
-        if match := REPORT_FIELD.match(text):
-            self.report_fields.setdefault(match.group(1), match.group(2))
+        if self.reported_end is not None:
+            self.reported_end.take(text)
         if text.endswith(HEAD):
             own.report_left = QUOTED_LINES
             return text
@@ -502,6 +538,15 @@ class LogScan:
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
         return LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
+
+
+def _unboxed(own: LogSource, text: str) -> str:
+    """A line of a traceback that rich drew, as Python would have printed it."""
+    if text.startswith("╭") and BOXED_HEAD.match(text):
+        return HEAD
+    if own.frames is not None and text.startswith(BOX_SIDES):
+        return f"  {text[1:].strip(' │─╯')}"
+    return text
 
 
 def progress(line: str) -> tuple[str, str] | None:

@@ -1,8 +1,8 @@
 """Steps in the lines a script prints.
 
 In: lines of launcher.log and the run's spec. Out: `best_reading`: the steps by the log format that fits best, or None where no format
-finds two consecutive steps. Handles progress bars (which of several is the training's), step numbers that restart with an epoch, lines of
-several ranks, and a Hugging Face Trainer without its bar.
+finds two consecutive steps. Handles progress bars (which of several is the training's), step numbers that restart with an epoch or for an
+unknown reason, lines of several ranks, and a Hugging Face Trainer without its bar.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from seatrial.core.log_lines import (
     LARGEST_STEP,
     LOG_FORMATS,
     NUMBER,
+    STEP_AND_LOSS,
     LinePattern,
     LogPatterns,
     compile_patterns,
@@ -32,6 +33,8 @@ from seatrial.core.log_lines import (
 from seatrial.records.caution import Caution
 from seatrial.records.plan import RunSpec, WorkloadSpec
 
+# `Epoch 3: 40%|`, `epoch [2/10]`, `| epoch 002:`, `'epoch': 1.25`; not the number of all epochs.
+NAMED_EPOCH = re.compile(r"\bepoch\b\W{0,4}(\d{1,9})", re.IGNORECASE)
 # Beyond this share of late lines a lower number is no sign of a new epoch.
 MAX_LATE_SHARE = 0.1
 
@@ -46,6 +49,8 @@ class LineValues:
     values: dict[str, float]
     pattern: int | None = None
     """Index of the pattern that found the step."""
+    epoch: int | None = None
+    """The last that a line named up to here."""
 
     @property
     def number(self) -> int | None:
@@ -83,31 +88,46 @@ class PrintedStep:
 class NumberedSteps:
     """Steps in order, and what was odd about their numbers."""
 
-    printed: list[PrintedStep] = field(default_factory=list)
+    series: list[list[PrintedStep]] = field(default_factory=list)
+    """A new one where the numbers start over and nothing says that an epoch does."""
     lines: int = 0
     """Lines with a step."""
     num_late: int = 0
     """Lines with an earlier number than the line before, which were skipped."""
-    increasing_only: bool = False
-    """Whether so many were late that only increasing numbers were kept."""
+    interval: int | None = None
+    """The usual steps from one line to the next; None where so many were late that only increasing numbers were kept."""
+
+    @property
+    def increasing_only(self) -> bool:
+        return self.interval is None and self.lines > 0
+
+    @property
+    def printed(self) -> list[PrintedStep]:
+        """Those that count: of several series the longest, and of those the first, which has the fall of the loss."""
+        return max(self.series, key=len, default=[])
 
     @property
     def restarts(self) -> int:
         return sum(each.restarts for each in self.printed)
 
+    @property
+    def num_started_over(self) -> int:
+        return max(len(self.series) - 1, 0)
+
 
 def number_steps(found: Sequence[LineValues], *, is_bar: bool = False) -> NumberedSteps:
     """Steps in order, numbered on over epochs. A bar is drawn again and again and shows steps done, so step k is at k+1.
 
-    A number may go back for two reasons. At the start of the numbering it is a new epoch: how many steps lie between its first line and the
-    line before is unknown. Anywhere else it is a late line of another process, and is skipped. Where many lines are late, a new epoch
-    cannot be recognised, and only increasing numbers are kept."""
+    A number may go back for three reasons. At the start of the numbering it is a new epoch where a line names one, or where a bar was
+    full: how many steps lie between its first line and the line before is unknown. Without such a sign it may be an epoch, another training
+    or the same one started again: nobody knows whether its steps add to those before, and a new series begins. Anywhere else it is a late
+    line of another process, and is skipped. Where many lines are late, a new beginning cannot be recognised, and only increasing numbers
+    are kept."""
     steps = _follow(found, interval=usual_interval(found), is_bar=is_bar)
     if steps.num_late > MAX_LATE_SHARE * steps.lines:
         steps = _follow(found, interval=None, is_bar=is_bar)
-        steps.increasing_only = True
     if is_bar:
-        steps.printed = _steps_done(steps.printed)
+        steps.series = [_steps_done(each) for each in steps.series]
     return steps
 
 
@@ -119,7 +139,7 @@ def usual_interval(found: Iterable[LineValues]) -> int:
 
 
 def _follow(found: Sequence[LineValues], *, interval: int | None, is_bar: bool) -> NumberedSteps:
-    counter = _StepCounter(interval=interval, is_bar=is_bar)
+    counter = _StepCounter(interval=interval, is_bar=is_bar, steps=NumberedSteps(interval=interval))
     for each in found:
         counter.take(each)
     return counter.steps
@@ -132,13 +152,15 @@ class _StepCounter:
     interval: int | None
     """None where numbers may not restart."""
     is_bar: bool
-    steps: NumberedSteps = field(default_factory=NumberedSteps)
+    steps: NumberedSteps
     number: int = 0
     """The newest number as printed."""
     first: int = 0
     """The first number of this epoch."""
     before: int = 0
     """Steps of the epochs before."""
+    epoch: int | None = None
+    """Named up to the newest number."""
     total: int | None = None
     patterns: set[int | None] = field(default_factory=set)
     """Those that found the newest number."""
@@ -149,27 +171,42 @@ class _StepCounter:
             self._add_values(each)
             return
         self.steps.lines += 1
-        if not self.steps.printed:
-            self.first = number
-            self._add_step(each, number)
+        if not self.steps.series:
+            self._start_over(each, number)
         elif number > self.number:
             self._add_step(each, number)
+        elif each.line.part != self.steps.series[-1][-1].line.part:
+            # What lies between the head of a large log and its end was not read.
+            self._start_over(each, number)
         elif number == self.number and (self.is_bar or each.pattern not in self.patterns):
             self.patterns.add(each.pattern)
             self._add_values(each)
         elif number < self.number and self.interval is not None and number <= self.first + self.interval:
-            self._begin_epoch(number)
-            self._add_step(each, number, restarts=True)
+            if self._is_epoch(each):
+                self._begin_epoch(number)
+                self._add_step(each, number, restarts=True)
+            else:
+                self._start_over(each, number)
         else:
             self.steps.num_late += 1
 
+    def _is_epoch(self, each: LineValues) -> bool:
+        """Whether a line names a later epoch than before, or the bar was full."""
+        is_full = self.is_bar and self.total is not None and self.number >= self.total
+        return is_full or (each.epoch is not None and (self.epoch is None or each.epoch > self.epoch))
+
     def _add_values(self, each: LineValues) -> None:
-        if self.steps.printed:
-            self.steps.printed[-1].values.update(each.extras)
+        if self.steps.series:
+            self.steps.series[-1][-1].values.update(each.extras)
 
     def _add_step(self, each: LineValues, number: int, *, restarts: bool = False) -> None:
-        self.number, self.total, self.patterns = number, each.total, {each.pattern}
-        self.steps.printed.append(PrintedStep(self.before + number, number, each.line, each.at, each.extras, restarts))
+        self.number, self.total, self.patterns, self.epoch = number, each.total, {each.pattern}, each.epoch
+        self.steps.series[-1].append(PrintedStep(self.before + number, number, each.line, each.at, each.extras, restarts))
+
+    def _start_over(self, each: LineValues, number: int) -> None:
+        self.first, self.before = number, 0
+        self.steps.series.append([])
+        self._add_step(each, number)
 
     def _begin_epoch(self, number: int) -> None:
         """A bar shows how long the epoch was; else its next line would have come one interval later."""
@@ -433,14 +470,6 @@ OWN = "plan"
 SEED = "seed"
 # Rank 0's line of a step for which there are TimingRank lines.
 RANK_LINES = LogPatterns(name=SEED, lines=(rf"\bTimingRank step=(?P<step>\d+) rank=0(?: loss=(?P<loss>{NUMBER}|-?nan|-?inf))?\b",))
-# Any line with a step and a loss, for scripts whose format is none of the known ones; not those of an evaluation.
-STEP_AND_LOSS = LogPatterns(
-    name="step_and_loss",
-    lines=(
-        r"(?i)(?<!eval )(?<!val )(?<!validation )(?<!test )\b(?:step|iter|iteration)s?\W{0,4}(?P<step>\d[\d,]*)\b.{0,200}?"
-        rf"(?<!eval )(?<!val )(?<!validation )(?<!test )\bloss\W{{0,4}}(?P<loss>{NUMBER}|nan|inf)",
-    ),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -453,6 +482,8 @@ class Reading:
     """Which bar was read, where there were bars."""
     timed_out: tuple[str, ...] = ()
     """Patterns of the plan that took too long for a line: what they found before is not used."""
+    rank: int | None = None
+    """Whose lines were read; None for lines without a rank."""
     spread_over: int | None = None
     """The number of steps that were spread evenly over lines without a step; None where every line has its own."""
 
@@ -481,7 +512,8 @@ def best_reading(lines: Sequence[StampedLine], spec: RunSpec) -> tuple[Reading |
     cautions += [_slow_pattern_caution(pattern) for reading in readings for pattern in reading.timed_out]
     fallbacks = {"auto": (RANK_LINES, STEP_AND_LOSS), SEED: (RANK_LINES,)}.get(spec.workload.reads, ())
     for fallback in fallbacks:
-        if not any(reading.is_enough for reading in readings):
+        # A bar without losses may be that of something else.
+        if not any(reading.is_enough and (reading.has_loss or reading.name not in BARS) for reading in readings):
             readings.append(read_format(lines, fallback, spec.steps))
     return max((reading for reading in readings if reading.is_enough), key=_preference, default=None), cautions
 
@@ -518,7 +550,7 @@ def read_format(lines: Sequence[StampedLine], fmt: LogPatterns, steps: int | Non
     by_rank = _values_by_rank(lines, patterns)
     if timed_out := timed_out_patterns(patterns):
         return Reading(name=fmt.name, timed_out=timed_out)
-    readings = [_read_values(by_rank[rank], fmt.name, steps) for rank in sorted(by_rank)]
+    readings = [replace(_read_values(by_rank[rank], fmt.name, steps), rank=None if rank < 0 else rank) for rank in sorted(by_rank)]
     found = next((reading for reading in readings if reading.is_enough), Reading(name=fmt.name))
     if found.has_loss or fmt.name != "hf_trainer":
         return found
@@ -531,11 +563,16 @@ def read_format(lines: Sequence[StampedLine], fmt: LogPatterns, steps: int | Non
 def _values_by_rank(lines: Sequence[StampedLine], patterns: Sequence[LinePattern]) -> dict[int, list[LineValues]]:
     """What is found in the lines of each rank, -1 for lines without one."""
     found: dict[int, list[LineValues]] = {}
+    epochs: dict[int, int] = {}
     for number, line in enumerate(lines):
+        rank = -1 if line.rank is None else line.rank
+        if "poch" in line.text and (named := NAMED_EPOCH.search(line.text)):
+            epochs[rank] = int(named[1])
         values, pattern = parse_line(line.text, patterns)
         if values:
-            rank = -1 if line.rank is None else line.rank
-            found.setdefault(rank, []).append(LineValues(line=line, at=number, values=values, pattern=pattern))
+            # Often only one process names it, without a prefix.
+            epoch = epochs.get(rank, epochs.get(-1))
+            found.setdefault(rank, []).append(LineValues(line=line, at=number, values=values, pattern=pattern, epoch=epoch))
     return found
 
 

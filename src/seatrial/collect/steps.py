@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 import math
 import os
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +35,7 @@ from seatrial.collect.events import (
     read_reported_figures,
 )
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, LogText, SeedReading, StampedLine, read_log, read_rank_lines, read_seed_lines
-from seatrial.collect.log_steps import OWN, STEP_AND_LOSS, PrintedStep, Reading, best_reading, count_losses
+from seatrial.collect.log_steps import OWN, PrintedStep, Reading, best_reading, count_losses
 from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
 from seatrial.collect.script_header import (
     HEADER_KEYWORDS,
@@ -47,11 +49,11 @@ from seatrial.collect.script_header import (
 )
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, Samples, read_sample_batch
 from seatrial.core.files import open_file
-from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, LinePattern, strip_colours, timed_patterns
+from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, STEP_AND_LOSS, LinePattern, strip_colours, timed_patterns
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count, count_were, format_bytes
 from seatrial.records.attempt import Attempt, StepTables
-from seatrial.records.caution import Caution
+from seatrial.records.caution import STEPS_START_OVER, Caution
 from seatrial.records.launch import ObservedRanks
 from seatrial.records.plan import WorkloadSpec
 
@@ -244,6 +246,9 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
     header = read_header(lines) if found.name != "seed" else ScriptHeader()
     ranks = _ranks(attempt, header)
     rows = _rows(found.printed, work_of_a_step(spec.workload, ranks, header))
+    if found.printed is not found.numbered.series[0]:
+        # The first line of a later series is not the end of the start-up.
+        rows[0]["t"] = None
     pauses = _pauses(found, rows, lines, spec.workload)
     timed = {row["step"] for row in rows if row["iter_ms"] is not None}
     too_many_pauses = len({step for step, _ in pauses} & timed) > MAX_PAUSED_SHARE * len(timed)
@@ -351,6 +356,9 @@ def log_time_cautions(rows: Sequence[Row], *, restarts: int = 0, pauses_count: b
     """Limits of the times in rows that were read from a log."""
     timed = [row for row in rows if row["iter_ms"] is not None]
     spans = sorted(int(row["span"] or 1) for row in timed)
+    # By the numbers that were printed: where lines came together, a time spans several of them too.
+    grown = [later - one for one, later in itertools.pairwise(int(row["step"] or 0) for row in rows) if later > one]
+    interval = statistics.median_low(grown) if grown else 1
     may_be_timed = len(rows) - 1 - restarts
     if rows[0]["m"] is None:
         text = "No arrival times were kept for this output, so step times are those the script printed, if any."
@@ -359,10 +367,10 @@ def log_time_cautions(rows: Sequence[Row], *, restarts: int = 0, pauses_count: b
         yield Caution(
             kind="buffered_output",
             numbers={"lines": len(rows), "timed": len(timed)},
-            text="The script's output is buffered: most step lines came together with later ones, so single steps cannot be seen. Print "
-            "with flush=True.",
+            text="Most step lines came together with later ones, so single steps cannot be seen. If the script buffers its output, print "
+            "with flush=True; if it does not, the host is too busy to pass lines on one by one.",
         )
-    if spans and spans[-1] > 1:
+    if spans and interval > 1:
         yield Caution(
             kind="steps_between_lines",
             numbers={"median_span": spans[len(spans) // 2], "longest_span": spans[-1]},
@@ -441,6 +449,16 @@ def reading_cautions(reading: Reading) -> Iterator[Caution]:
             numbers={"passed_over": numbered.num_late, "lines": numbered.lines},
             text=f"{late} skipped; several processes seem to print without a rank prefix: print from rank 0 only, or start through "
             f"torchrun.{kept}",
+        )
+    if numbered.num_started_over:
+        times = "once" if numbered.num_started_over == 1 else f"{numbered.num_started_over} times"
+        counted = numbered.printed
+        yield Caution(
+            kind=STEPS_START_OVER,
+            numbers={"started_over": numbered.num_started_over, "first": counted[0].number, "last": counted[-1].number},
+            text=f"The script's step numbers start over {times}, and no line names an epoch: whether that is the next epoch or the same "
+            f"training again is not known. Only the longest series counts, {counted[0].number:,} to {counted[-1].number:,}. Print the "
+            "epoch, or a number that goes on.",
         )
     if numbered.restarts:
         times = "once" if numbered.restarts == 1 else f"{numbered.restarts} times"

@@ -88,12 +88,21 @@ LOG_FORMATS: dict[str, LogPatterns] = {
     ),
 }
 
+# Any line with a step and a loss, for scripts whose format is none of the known ones; not those of an evaluation.
+STEP_AND_LOSS = LogPatterns(
+    name="step_and_loss",
+    lines=(
+        r"(?i)(?<!eval )(?<!val )(?<!validation )(?<!test )\b(?:step|iter|iteration)s?\W{0,4}(?P<step>\d[\d,]*)\b.{0,200}?"
+        rf"(?<!eval )(?<!val )(?<!validation )(?<!test )\bloss\W{{0,4}}(?P<loss>{NUMBER}|nan|inf)",
+    ),
+)
+
 # Every line that a built-in format reads, pauses and headers included, contains one of these: they skip a hundred megabytes of other
 # output.
 KEYWORDS = tuple(
     word.encode()
     for word in (
-        *("tep", "iter ", "oss", "|", "Epoch", "SamplesPerSec", "Timing", "aving", "aved", "alid", "eval"),
+        *("tep", "iter ", "oss", "|", "poch", "SamplesPerSec", "Timing", "aving", "aved", "alid", "eval"),
         *("per iteration", "batch size", "batch_size", "seq_length", "world size", "distributed processes"),
     )
 )
@@ -250,3 +259,27 @@ def lines_to_show(lines: Sequence[str]) -> list[str]:
 def shorten_line(line: str) -> str:
     """The line, without its middle where it is too long to read."""
     return line if len(line) <= LONGEST_SHOWN else f"{line[: LONGEST_SHOWN * 2 // 3]} … {line[-LONGEST_SHOWN // 3 :]}"
+
+
+# Timestamps at the beginning of a line, behind prefixes at most: ISO with or without a zone, and those of torch's own logging.
+STAMP = re.compile(
+    r"(?P<iso>\d{4}-(?P<month>\d\d)-(?P<day>\d\d)[T _](?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d(?:[.,]\d{1,9})?)(?P<zone>Z|[+-]\d\d:?\d\d)?)"
+    r"|\b[IWEF](?P<month2>\d\d)(?P<day2>\d\d) (?P<h2>\d\d):(?P<m2>\d\d):(?P<s2>\d\d(?:\.\d{1,9})?)"
+)
+STAMP_WITHIN = 60
+"""Characters in which a timestamp must begin."""
+DAYS_BEFORE_MONTH = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
+
+
+def time_of_line(line: str) -> tuple[float | None, str]:
+    """Seconds since the year began, and which kind of timestamp it is: kinds of one log are on one clock."""
+    match = STAMP.search(line, 0, STAMP_WITHIN + 40)
+    if match is None or match.start() > STAMP_WITHIN:
+        return None, ""
+    number = "" if match["iso"] else "2"
+    month, day, hours, minutes = (int(match[f"{name}{number}"]) for name in ("month", "day", "h", "m"))
+    if not 1 <= month <= len(DAYS_BEFORE_MONTH):
+        return None, ""
+    days = DAYS_BEFORE_MONTH[month - 1] + day
+    seconds = float(match[f"s{number}"].replace(",", "."))
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds, f"iso{match['zone'] or ''}" if match["iso"] else "torch"

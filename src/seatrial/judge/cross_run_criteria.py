@@ -376,6 +376,7 @@ def _detail(found: Comparison, ends: list[float]) -> str:
     """Metric, interval, and all that weakens it."""
     parts = [f"against {found.a} by {found.unit}", f"{interval_text(found.confidence)} {ends[0]:.3g} to {ends[1]:.3g} %"]
     parts += [found.method] if found.method else []
+    parts += [f"only {found.condition}"] if found.condition else []
     if found.loss and found.loss.verdict is LossVerdict.UNKNOWN:
         parts.append(f"loss {found.loss.verdict.value}: {found.loss.reason.rstrip('.')}")
     weak = [caution.rstrip(".") for caution in found.cautions]

@@ -109,6 +109,7 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
         return
     value = chosen.figures.get(ranking.metric)
     figure = f" with {format_number(value.mean)} {ranking.unit}".rstrip() if value else ""
+    figure += f", {ranking.condition}" if ranking.condition else ""
     sure = ranking.winner == chosen.group and not failed and not facts.pending
     rival = next((place for place in ranking.groups if place.can_win and place.group != chosen.group), None)
     because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
@@ -375,14 +376,15 @@ def _without(pairs: Sequence[RunStraggler]) -> Iterator[Finding]:
 
 
 def failure_statements(facts: Facts) -> Iterator[Finding]:
-    """Each cause once, with whose fault it is and what to do."""
-    together: dict[tuple[str, str, str], list[tuple[MeasuredRun, RunOutcome]]] = {}
+    """Each cause and message once, with whose fault it is and what to do."""
+    together: dict[tuple[str, ...], list[tuple[MeasuredRun, RunOutcome]]] = {}
     for run in (*facts.failed, *facts.platform_failed):
         outcome = run.attempt.outcome
         if outcome:
-            together.setdefault((outcome.cause.value, outcome.signature, outcome.action), []).append((run, outcome))
+            key = (outcome.cause.value, outcome.signature, outcome.action, outcome.message)
+            together.setdefault(key, []).append((run, outcome))
     seen: dict[str, int] = {}
-    for (cause, _, _), failures in together.items():
+    for (cause, *_), failures in together.items():
         seen[cause] = seen.get(cause, 0) + 1
         yield _failure(f"failure:{cause}" + (f":{seen[cause]}" if seen[cause] > 1 else ""), failures)
 

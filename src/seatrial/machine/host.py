@@ -1,4 +1,4 @@
-"""Facts about this host that do not change while the process lives: name, platform, CPU, memory, and the container it runs in, if any.
+"""Facts about this host that do not change while the process lives: name, platform, CPU, memory, file systems, and its container, if any.
 
 In: /proc, and the files and variables that container runtimes leave. Out: `Host`, and `docker 0123456789ab` or the like.
 """
@@ -18,6 +18,10 @@ import psutil
 
 from seatrial.machine.processes import read_text
 
+SHARED_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "virtiofs", "9p", "cifs", "smb3", "glusterfs", "fuse.juicefs"}
+)
+"""Types of file systems that the nodes of a cluster have in common."""
 _CPU_INFO = Path("/proc/cpuinfo")
 ID_LENGTH = 12
 # Both contain the container's id in a path: of its cgroup, or of the files mounted into it.
@@ -104,3 +108,18 @@ def _podman_id(root: Path) -> str:
 def _container_id(root: Path) -> str:
     found = (_ID.search(read_text(root / source)) for source in _ID_SOURCES)
     return next((match["id"][:ID_LENGTH] for match in found if match), "")
+
+
+def file_system_and_mount(folder: Path) -> tuple[str, str]:
+    """Type and mount point of the file system that holds `folder`."""
+    mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
+    resolved = folder.resolve()
+    mount = next((str(path) for path in (resolved, *resolved.parents) if str(path) in mounts), "/")
+    return mounts.get(mount, ""), mount
+
+
+def is_on_all_nodes(folder: Path, shared: str) -> bool:
+    """Whether nodes are known to see at `folder` what is there here: below the site's shared root, or on a network's file system."""
+    if shared:
+        return folder.resolve().is_relative_to(Path(shared).resolve())
+    return file_system_and_mount(folder.absolute())[0] in SHARED_FILE_SYSTEMS

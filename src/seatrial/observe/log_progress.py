@@ -18,7 +18,16 @@ from pathlib import Path
 from statistics import median
 
 from seatrial.core.log_header import find_header
-from seatrial.core.log_lines import LOG_FORMATS, LinePattern, compile_patterns, line_values, split_rank, timed_patterns
+from seatrial.core.log_lines import (
+    BARS,
+    LOG_FORMATS,
+    STEP_AND_LOSS,
+    LinePattern,
+    compile_patterns,
+    line_values,
+    split_rank,
+    timed_patterns,
+)
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.plan import RunSpec
 
@@ -28,6 +37,7 @@ MAX_READ_BYTES = 1 << 20
 MEDIAN_LINES = 20
 MAX_PARTIAL_LINE_BYTES = 64 << 10
 _LINE_END = re.compile(rb"[\r\n]")
+ANY_LINE = compile_patterns(STEP_AND_LOSS.lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +55,8 @@ class LogProgressReader:
 
     def __init__(self, spec: RunSpec, attempt: AttemptPaths, wall: Callable[[], float] = time.time) -> None:
         self._formats = _formats(spec)
+        self._is_any_line_read = spec.workload.reads == "auto" and not spec.workload.patterns
+        """Whether a step and a loss make a line one of a step: until one of a known format is printed that is no bar."""
         self._log = _FileTail(attempt.launcher_log, has_header=True)
         self._arrivals = _ArrivalTimes(attempt.arrivals)
         self._wall = wall
@@ -60,12 +72,22 @@ class LogProgressReader:
         self._arrivals.read()
         for end_bytes, line in lines:
             rank, text = split_rank(line.decode("utf-8", errors="replace"))
-            for patterns in self._formats:
-                step = line_values(text, patterns).get("step")
-                if step is not None:
-                    self._add_step(rank, int(step), self._arrivals.at(end_bytes, now_t))
+            for step in self._steps_in(text):
+                self._add_step(rank, step, self._arrivals.at(end_bytes, now_t))
         iter_ms_p50 = median(self._iter_ms) if self._iter_ms else None
         return LogProgress(has_output=self._log.offset > self._log.start, step=self._step, step_t=self._step_t, iter_ms_p50=iter_ms_p50)
+
+    def _steps_in(self, text: str) -> Iterator[int]:
+        """By each format that finds one; by none, that of any line with a step and a loss."""
+        is_known = False
+        for name, patterns in self._formats:
+            step = line_values(text, patterns).get("step")
+            if step is not None:
+                is_known = True
+                self._is_any_line_read = self._is_any_line_read and name in BARS
+                yield int(step)
+        if self._is_any_line_read and not is_known and (step := line_values(text, ANY_LINE).get("step")) is not None:
+            yield int(step)
 
     def _add_step(self, rank: int | None, step: int, t: float) -> None:
         if self._followed is None:
@@ -146,10 +168,10 @@ class _ArrivalTimes:
         return self._rows[0][1] if self._rows else now_t
 
 
-def _formats(spec: RunSpec) -> Sequence[Sequence[LinePattern]]:
+def _formats(spec: RunSpec) -> Sequence[tuple[str, Sequence[LinePattern]]]:
     if spec.workload.patterns:
-        return [timed_patterns(spec.workload.patterns)]
+        return [("", timed_patterns(spec.workload.patterns))]
     if spec.workload.reads == "none":
         return []
     names = [spec.workload.reads] if spec.workload.reads in LOG_FORMATS else list(LOG_FORMATS)
-    return [compile_patterns(LOG_FORMATS[name].lines) for name in names]
+    return [(name, compile_patterns(LOG_FORMATS[name].lines)) for name in names]

@@ -28,6 +28,8 @@ SWEEP_OPTIONS = {
     "limits.start_s": "--start-limit",
     "limits.run_s": "--run-limit",
     "limits.health": "limits.health in a plan (`seatrial init` writes one)",
+    "in `env`, or before the command": "before the command",
+    "in `env`": "before the command",
 }
 # A heartbeat with figures comes once a second at most, so this is a minute at least: other jobs of a shared host slow a run for seconds.
 FLATLINE_SAMPLES = 60

@@ -160,6 +160,12 @@ def options(spec: RunSpec) -> Iterator[tuple[str, str]]:
             yield name, following if inline is None else inline
 
 
+def script_of(spec: RunSpec) -> str:
+    """The file that its ranks run; empty for a bundled trainer, and for a program."""
+    script = spec.workload.script or ""
+    return script if script.endswith(".py") and spec.launcher.kind != "command" else ""
+
+
 def needs_torch(spec: RunSpec) -> bool:
     """Whether a bundled workload cannot run without torch: its settings say so, or its launcher is part of torch."""
     if not spec.workload.module:

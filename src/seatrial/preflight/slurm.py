@@ -16,15 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
-
 from seatrial.core.errors import did_you_mean
 from seatrial.core.paths import TRIAL_PREFIX
 from seatrial.core.shell import find_on_path
 from seatrial.core.text import count, format_duration
-from seatrial.machine import slurm
-from seatrial.preflight.definitions import Need, refusal, warning
-from seatrial.preflight.software import script_of
+from seatrial.machine import host, slurm
+from seatrial.preflight.definitions import Need, refusal, script_of, warning
 from seatrial.preflight.storage import DATA_SETTING, named_paths
 from seatrial.records.caution import Check
 from seatrial.records.plan import CURRENT, PlaceSpec, SlurmSpec
@@ -36,9 +33,6 @@ LOOK_S = 5
 LOOK_TIMEOUT_S = 15.0
 # Kept in the memory of one host; others cannot have it.
 OF_ONE_HOST = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-SHARED = frozenset(
-    {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "virtiofs", "9p", "cifs", "smb3", "glusterfs", "fuse.juicefs"}
-)
 
 FOUND = refusal(
     name="Slurm's programs",
@@ -214,19 +208,12 @@ def _visible(folder: Path, shared: str) -> Check:
     if shared:
         below = folder.resolve().is_relative_to(Path(shared).resolve())
         return VISIBLE.result(below, f"{folder} is {'' if below else 'not '}below {shared}, the site's shared root")
-    kind, mount = _file_system(folder.absolute())
+    kind, mount = host.file_system_and_mount(folder.absolute())
     if kind in OF_ONE_HOST:
         return VISIBLE.result(False, f"{folder} is on {mount}, in this host's memory ({kind})")
-    if kind in SHARED:
+    if kind in host.SHARED_FILE_SYSTEMS:
         return VISIBLE.result(True, f"{mount} ({kind})")
     return VISIBLE.result(False, f"{folder} is on {mount} ({kind or 'unknown'}): unknown whether the nodes have it too", refuses=False)
-
-
-def is_on_all_nodes(folder: Path, shared: str) -> bool:
-    """Whether nodes are known to see at `folder` what is there here: below the site's shared root, or on a network's file system."""
-    if shared:
-        return folder.resolve().is_relative_to(Path(shared).resolve())
-    return _file_system(folder.absolute())[0] in SHARED
 
 
 def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
@@ -235,7 +222,7 @@ def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., sl
     if not need.jobs or any(check.refuses and not check.ok for check in checks):
         return list(checks)
     folder_unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok), None)
-    needed = {path: name for path, name in _needed_files(need).items() if not (path.exists() and _is_shared(path, need.shared))}
+    needed = {path: name for path, name in _needed_files(need).items() if not (path.exists() and host.is_on_all_nodes(path, need.shared))}
     if folder_unknown is None and not needed:
         return list(checks)
     output = need.output.absolute()
@@ -248,14 +235,14 @@ def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., sl
             *checks,
             *([NEEDED.result(False, f"unknown whether the nodes have {names}: none was free", refuses=False)] if needed else []),
         ]
-    host, missing = seen
-    kind = _file_system(folder)[0] or "unknown"
+    node, missing = seen
+    kind = host.file_system_and_mount(folder)[0] or "unknown"
     is_there = trial not in missing
-    text = f"{folder} ({kind}) is seen by {host}" if is_there else f"{host} does not see {folder} ({kind}): it is this host's own"
+    text = f"{folder} ({kind}) is seen by {node}" if is_there else f"{node} does not see {folder} ({kind}): it is this host's own"
     found = [VISIBLE.result(is_there, text) if check is folder_unknown else check for check in checks]
     lacking = [f"{needed[path]} {path}" for path in needed if path in missing]
     if needed:
-        found.append(NEEDED.result(not lacking, f"{host} does not have {', '.join(lacking)}" if lacking else f"{host} has them"))
+        found.append(NEEDED.result(not lacking, f"{node} does not have {', '.join(lacking)}" if lacking else f"{node} has them"))
     return found
 
 
@@ -279,10 +266,6 @@ def _needed_files(need: Need) -> dict[Path, str]:
     return dict(itertools.islice(found.items(), MOST_FILES))
 
 
-def _is_shared(path: Path, shared: str) -> bool:
-    return _file_system(path)[0] in SHARED or (bool(shared) and path.resolve().is_relative_to(Path(shared).resolve()))
-
-
 def _look(wanted: SlurmSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> tuple[str, set[Path]] | None:
     """A node, and which of a file that was written a moment before and the `others` it does not see; None where no node was free, or srun
     cannot be used here."""
@@ -302,13 +285,5 @@ def _look(wanted: SlurmSpec, trial: Path, others: Sequence[Path], call: Callable
             trial.unlink(missing_ok=True)
     if not answer.ok or not answer.stdout.split():
         return None
-    host, *numbers = answer.stdout.split()
-    return host, {paths[int(number)] for number in numbers}
-
-
-def _file_system(folder: Path) -> tuple[str, str]:
-    """Type and mount point of the file system that holds `folder`."""
-    mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
-    resolved = folder.resolve()
-    mount = next((str(path) for path in (resolved, *resolved.parents) if str(path) in mounts), "/")
-    return mounts.get(mount, ""), mount
+    node, *numbers = answer.stdout.split()
+    return node, {paths[int(number)] for number in numbers}

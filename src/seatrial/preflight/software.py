@@ -38,6 +38,7 @@ from seatrial.machine.gpus import (
     runs_on_cpu,
     visible_gpus,
 )
+from seatrial.machine.host import is_on_all_nodes
 from seatrial.machine.software import Interpreter, find_interpreter
 from seatrial.preflight.definitions import (
     NOT_ASKED,
@@ -46,11 +47,11 @@ from seatrial.preflight.definitions import (
     information,
     needs_torch,
     refusal,
+    script_of,
     settings_module,
     uses_deepspeed,
     warning,
 )
-from seatrial.preflight.slurm import is_on_all_nodes
 from seatrial.records.caution import Check
 from seatrial.records.plan import SLURM, PlaceSpec, RunSpec
 
@@ -179,12 +180,6 @@ def _install_fix(name: str, cwd: str) -> str:
         return f"check the path (a relative one counts from {cwd}) and that the file may be executed"
     how = " (pip install 'seatrial[stage1]')" if name in ("deepspeed", "ds") else ""
     return f"install {name}{how}, activate the environment that has it, or give its full path"
-
-
-def script_of(spec: RunSpec) -> str:
-    """The file that its ranks run; empty for a bundled trainer, and for a program."""
-    script = spec.workload.script or ""
-    return script if script.endswith(".py") and spec.launcher.kind != "command" else ""
 
 
 def _check_scripts(need: Need) -> Iterator[Check]:

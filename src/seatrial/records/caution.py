@@ -15,6 +15,8 @@ OTHER_NETWORK = "other_network"
 """Kind of the caution about a run whose ranks report another network or interface than the plan or the site names."""
 SMALLER_WORLD = "smaller_communicators"
 """Kind of the caution about a run that logged only communicators of fewer ranks than planned."""
+STEPS_START_OVER = "steps_start_over"
+"""Kind of the caution about step numbers that start over without an epoch that is named."""
 
 
 @dataclass(frozen=True, kw_only=True)

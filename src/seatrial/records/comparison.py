@@ -68,6 +68,8 @@ class ComparedGroup:
     """Settings that change the work of a sample or a step; () in rows of history of an earlier version."""
     typed_work: dict[str, float] = field(default_factory=dict)
     """As in GroupSummary; {} in rows of history of an earlier version."""
+    declares_work: bool = True
+    """As in GroupSummary."""
     effective_settings: tuple[EffectiveSetting, ...] = ()
     """`effective` with what was requested, and what may follow what; () in rows of history of an earlier version."""
     requested: dict[str, str] = field(default_factory=dict)
@@ -94,21 +96,41 @@ class Unlike:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Assumed:
+    """What must hold for figures of two groups to mean the same, where nobody knows whether it does."""
+
+    metrics: tuple[str, ...]
+    what: str
+    """`a step` or `a sample`, which must be the same work."""
+    settings: tuple[str, ...]
+    """Names of the settings that differ and may change it."""
+
+    def clause(self, where: str) -> str:
+        """`if a step is the same work in every group`."""
+        return f"if {self.what} is the same work {where}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparability:
-    """Which figures of two groups can be compared: all that no reason concerns."""
+    """Which figures of two groups can be compared: all that no reason concerns, some of them only under an assumption."""
 
     unlike: tuple[Unlike, ...] = ()
+    assumed: tuple[Assumed, ...] = ()
 
     def why_not(self, metric: str) -> str:
         """The reason against comparing by this figure; empty where there is none."""
         return next((each.text for each in self.unlike if each.concerns(metric)), "")
+
+    def assumption(self, metric: str) -> Assumed | None:
+        """Under which a comparison by this figure stands; None where there is none, and where it does not stand at all."""
+        return None if self.why_not(metric) else next((each for each in self.assumed if metric in each.metrics), None)
 
     def of_kind(self, kind: str) -> Unlike | None:
         return next((each for each in self.unlike if each.kind == kind), None)
 
     def without(self, kind: str) -> Comparability:
         """The same, but for reasons of this kind."""
-        return Comparability(unlike=tuple(each for each in self.unlike if each.kind != kind))
+        return Comparability(unlike=tuple(each for each in self.unlike if each.kind != kind), assumed=self.assumed)
 
     @property
     def text(self) -> str:
@@ -187,6 +209,8 @@ class Comparison:
     """Settings in effect, code and packages in which the two differ: the purpose of an A/B, so it is not refused for them."""
     settings_apart: tuple[str, ...] = ()
     """Names of the settings that were requested unlike and were unlike in effect, as far as that is known."""
+    condition: str = ""
+    """What must hold for the result to mean anything, where nobody knows it: `if a step is the same work in both`."""
     cautions: tuple[str, ...] = ()
     confounded: str = ""
     """What they are confounded by, where they were compared all the same (`--allow-confounded`) or in a list with others."""

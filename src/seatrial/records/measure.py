@@ -554,6 +554,8 @@ class GroupSummary:
     """Settings that change the work of a sample or a step, with their values."""
     typed_work: dict[str, float] = field(default_factory=dict)
     """`samples_per_step` and `tokens_per_step`, where the plan gives them."""
+    declares_work: bool = True
+    """Whether its workload declares which settings change the work: of a script's own, those of an unknown name may."""
     effective_settings: tuple[EffectiveSetting, ...] = ()
     """Of its counted runs, as the workload reported them: groups are compared by these."""
     requested: dict[str, str] = field(default_factory=dict)
@@ -578,6 +580,8 @@ class RankedGroup:
     """Why it cannot win, or why it is tied."""
     note: str = ""
     """`winner`, `recommended` (not proven), `tied`, `off lane` …; filled where the whole campaign is known."""
+    is_conditional: bool = False
+    """It is the winner or recommended only if something holds that nobody knows (Ranking.condition); filled with `note`."""
     confounded: str = ""
     """What it is confounded by with the best, `tower_graph is on in z0 and off in z1`; for the best, with the first such group."""
     is_compared: bool = True
@@ -617,11 +621,14 @@ class Ranking:
     winner: str | None = None
     """The group that is proven best (`decided`); None where none is."""
     latency_winner: str | None = None
-    """The seeds' best: lowest mean tail iter p50; None where that group is confounded with another, unless that is allowed."""
+    """The seeds' best: lowest mean tail iter p50; None where that group is confounded with another, unless that is allowed, and where
+    samples are of unlike size."""
     lowest_latency: str | None = None
     """The group with the lowest mean tail iter p50, winner or not."""
     latency_confounded: str = ""
     """What that group is confounded by with another one; empty where all else is equal."""
+    latency_unlike: str = ""
+    """Why step times of these groups cannot be compared; empty where they can."""
     decided: bool = False
     """The winner's runs are steady, and it is significantly better than every other group that can win, on one kind of machine."""
     reason: str = ""
@@ -637,5 +644,9 @@ class Ranking:
     """Names of these settings."""
     allow_confounded: bool = False
     """`--allow-confounded`: a winner may be named all the same, and is marked."""
+    condition: str = ""
+    """What must hold for the order to mean anything, where nobody knows it: `if a step is the same work in every group`."""
+    condition_remedy: str = ""
+    """What would show it: `pass --samples-per-step`."""
     without_effect: tuple[str, ...] = ()
     """What had no effect, so that groups ran the same: `attn_impl had no effect: both ran sdpa (flash_attn is not installed)`."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
+
+# `port 29501`, `localhost:29501`, `10.0.0.1:29501`, `[::1]:29501`, `pid 4711`, `0x7f3c…`; not the line number in `train.py:1200`.
+CHOSEN_AGAIN = re.compile(
+    r"(\bport[ :=]+|\blocalhost:|\b\d{1,3}(?:\.\d{1,3}){3}:|\]:)\d{4,5}\b|(\bpid[ :=]+)\d+\b|\b0x[0-9a-f]{4,}\b", re.IGNORECASE
+)
 
 
 class Outcome(str, enum.Enum):
@@ -122,6 +128,8 @@ class Diagnosis:
     """`failed`, `interrupted`, `ok`, or None where log and exit code do not show it."""
     rank: int | None = None
     """The rank that failed first, where the log names it."""
+    noticed_by: int | None = None
+    """Where the log shows only that another rank is gone, or does not answer: the first rank that says so."""
     source: str = ""
     """The file of that line, as the caller named it."""
     line: int | None = None
@@ -138,6 +146,11 @@ class Diagnosis:
     """The highest among the last step numbers in the log; None without any."""
     good_end: bool = False
     """A line says that training is over, or the steps that were asked for were reached."""
+
+    @property
+    def who(self) -> str:
+        """`rank 3`; empty where no rank is known, and where the detail names it already."""
+        return "" if self.rank is None or re.search(rf"\brank {self.rank}\b", self.detail) else f"rank {self.rank}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +204,13 @@ class RunOutcome:
     """Steps of this training that earlier attempts had taken after the checkpoint, and that had to be repeated: of all attempts so far."""
     downtime_s: float | None = None
     """Time between the end of one attempt and the start of the next, of all attempts so far; None where an end is unknown."""
+
+    @property
+    def message(self) -> str:
+        """The detail, by which failures are told apart, without what every start chooses again: the run's own port anywhere, others where
+        they are called a port; process numbers and addresses in memory."""
+        detail = re.sub(rf"(?<!\d){self.port}(?!\d)", "…", self.detail) if self.port else self.detail
+        return CHOSEN_AGAIN.sub(lambda found: f"{found[1] or found[2] or ''}…", detail)
 
 
 @dataclass(frozen=True, kw_only=True)

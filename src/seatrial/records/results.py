@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.records.attempt import Attempt
-from seatrial.records.caution import MAY_HAVE_FAILED, Caution
+from seatrial.records.caution import MAY_HAVE_FAILED, STEPS_START_OVER, Caution
 from seatrial.records.columns import RunCharts
 from seatrial.records.measure import GroupSummary, Ranking, RunMeasure, SentinelDrift
 from seatrial.records.outcome import Outcome
@@ -103,7 +103,8 @@ def _missing_steps(run: MeasuredRun, most: int) -> str:
     interval = max((later - one for one, later in itertools.pairwise(steps)), default=run.attempt.spec.timing.log_every)
     # Steps are counted from 0 or from 1, and the last ones need not have been logged.
     if asked is not None and max(measure.last_step, measure.steps_done or 0) + max(interval, 1) < asked:
-        return f"step {measure.last_step:,} of {asked:,}"
+        over = any(caution.kind == STEPS_START_OVER for caution in measure.cautions)
+        return f"step {measure.last_step:,} of {asked:,}{', with step numbers that start over' if over else ''}"
     if measure.last_step + max(interval, 1) < most:
         return f"step {measure.last_step:,}, where another repeat took {most:,}"
     return ""

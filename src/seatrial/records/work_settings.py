@@ -53,18 +53,23 @@ _PATTERNS = (
 )
 # Words that mean it only where they are the whole name.
 _WHOLE_NAMES = {
-    **dict.fromkeys(("block", "seq", "seqs", "sequence", "context", "ctx", "len", "length"), TOKENS),
-    **dict.fromkeys(("img", "image", "res", "crop", "height"), PIXELS),
+    **dict.fromkeys(("block", "seq", "seqs", "sequence", "context", "ctx", "len", "length", "tokens", "num_tokens", "n_tokens"), TOKENS),
+    **dict.fromkeys(("img", "image", "res", "crop", "height", "img_px", "image_px", "px", "pixels"), PIXELS),
     "ga": SAMPLES,
 }
+# Words that mean most often how long or large a sample is, and sometimes another thing: what is said of them is that they may. `T` and `L`
+# only in capitals, as in papers. Whatever is counted, tokens/s is a way out that the user can type.
+_LIKELY_NAMES = ("T", "L", "size", "sz", "win", "window", "n_seq", "num_seq", "n_points", "num_points", "points", "samples_len", "span")
 # Known not to change the work of a sample or a step: how data is loaded, how ranks communicate, how numbers are held, the model, the
-# optimiser.
+# optimiser, where it runs, where it writes.
 _HARMLESS = re.compile(
-    r"(?:^|_)(?:lr|wd|eps|betas?|amp|nw|half|comm|heads?|ib)(?:_|$)|workers|prefetch|pin_mem|persist|shuffle|thread|omp_|numa|affinity"
+    r"(?:^|_)(?:lr|wd|eps|betas?|amp|nw|half|comm|heads?|ib|opt|gc|jit|aug|bias|norm|act|lora|node|host|gpu|device|out|tag|name)(?:_|$)"
+    r"|workers|prefetch|pin_mem|persist|shuffle|thread|omp_|numa|affinity"
     r"|learning_rate|decay|momentum|warmup|schedul|seed|dropout|grad_clip|clip_grad|precision|dtype|bf16|fp16|fp8|fp32|tf32|compile|fuse"
     r"|cudnn|benchmark|determin|zero|stage|offload|bucket|overlap|nccl|gloo|backend|ddp|fsdp|shard|socket|p2p|allreduce|attn|attention|sdpa"
     r"|flash|kernel|checkpoint|recompute|remat|optim|foreach|capturable|graph|channels_last|d_model|hidden|layers?$|embd|ffn|mlp|depth"
-    r"|vocab|expert|ranks|nproc|num_gpus|num_processes|world_size|cuda_|torch_|log_|debug|profile",
+    r"|vocab|expert|ranks|nproc|num_gpus|num_processes|world_size|cuda_|torch_|log_|debug|profile|temperature|weight|smoothing|_every$|_dir$"
+    r"|_path$",
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"(?:--?|\+{0,2})(?P<name>[A-Za-z][\w.-]*)=(?P<value>.*)", re.DOTALL)
@@ -105,8 +110,14 @@ def work_unit(name: str, declared: Mapping[str, str] | None = None) -> str:
 @cache
 def _unit_of(name: str) -> str:
     plain = name.rpartition(".")[2].replace("-", "_")
-    found = _WHOLE_NAMES.get(plain.lower())
+    found = _WHOLE_NAMES.get(plain.lower()) or (TOKENS if is_likely_size(name) else "")
     return found or next((unit for unit, pattern in _PATTERNS if pattern.search(plain)), "")
+
+
+def is_likely_size(name: str) -> bool:
+    """Whether a setting of this name may be the size of a sample, and may be something else."""
+    plain = name.rpartition(".")[2].replace("-", "_")
+    return plain in _LIKELY_NAMES or (len(plain) > 1 and plain.lower() in _LIKELY_NAMES)
 
 
 def is_harmless(name: str) -> bool:

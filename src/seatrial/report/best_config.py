@@ -48,6 +48,8 @@ class Best:
     spec: RunSpec | None
     confounded: str = ""
     """What it is confounded by with another group; empty where all else is equal."""
+    condition: str = ""
+    """What must hold for it to be the best, where nobody knows it."""
 
 
 def find_best(results: CampaignResults) -> Best | None:
@@ -58,7 +60,7 @@ def find_best(results: CampaignResults) -> Best | None:
     row = next(row for row in group_rows(results) if row["group"] == chosen.group)
     specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == chosen.group_key)
     confounded = next((place.confounded for place in results.ranking.groups if place.group == chosen.group), "")
-    return Best(group=chosen, row=row, spec=next(specs, None), confounded=confounded)
+    return Best(group=chosen, row=row, spec=next(specs, None), confounded=confounded, condition=results.ranking.condition)
 
 
 def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -132,7 +134,8 @@ def _caution(best: Best) -> str:
     """What must be known before its figures are believed; empty where nothing was on that slows a run down, and all else is equal."""
     debug = f"measured with {one_line(', '.join(best.group.debug))} on: its figures are not those of a plain run"
     confounded = f"confounded with another group: {one_line(best.confounded)}"
-    return "; ".join(text for text, is_so in ((debug, best.group.debug), (confounded, best.confounded)) if is_so)
+    known = ((debug, best.group.debug), (confounded, best.confounded), (f"the best only {best.condition}", best.condition))
+    return "; ".join(text for text, is_so in known if is_so)
 
 
 def _comment(best: Best) -> str:

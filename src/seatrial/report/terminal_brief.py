@@ -7,6 +7,7 @@ ranking are left out; what is left out is counted, and `seatrial report OUT --fu
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -35,6 +36,8 @@ SHORTEST_NAME = 8
 SHOWN_BEFORE = 4
 """Characters before the place where two names differ."""
 GAP = "  "
+PARTS = "_"
+"""Between the axes in the name of a group."""
 
 
 def brief(results: CampaignResults, width: int) -> list[RenderableType]:
@@ -138,8 +141,39 @@ def _cells(row: RankedGroup) -> list[str]:
 
 
 def shortened_names(names: Sequence[str], columns: int) -> list[str]:
-    """Each name in `columns`; names that differ only in what would be cut begin shortly before they differ."""
+    """Each name in `columns`. Names of groups are parts joined by `_`: what a part has in common with those of the other names is
+    shortened, and what differs stays whole. Where that does not fit, names that would look alike begin shortly before they differ."""
     shown = [shortened(name, columns) for name in names]
+    long = {len(name.split(PARTS)) for name in names if cell_len(name) > columns}
+    for number in long:
+        places = [at for at, name in enumerate(names) if len(name.split(PARTS)) == number]
+        for at, text in zip(places, _with_shorter_parts([names[at] for at in places], columns), strict=False):
+            shown[at] = text
+    return _begun_where_they_differ(names, shown, columns)
+
+
+def _with_shorter_parts(names: Sequence[str], columns: int) -> list[str]:
+    """Names of as many parts; none where they do not fit."""
+    rows = [name.split(PARTS) for name in names]
+    common = [_common(column) for column in zip(*rows, strict=True)]
+    for kept in range(max(map(len, common)), -1, -1):
+        heads = [head if len(head) <= kept + 1 else f"{head[:kept]}…" for head in common]
+        texts = [PARTS.join(f"{head}{part[len(own) :]}" for head, own, part in zip(heads, common, row, strict=True)) for row in rows]
+        if all(cell_len(text) <= columns for text in texts):
+            return texts
+    return []
+
+
+def _common(parts: Sequence[str]) -> str:
+    """What all begin with, up to the word in which they differ: `name-` of `name-v1` and `name-v2`."""
+    letters = itertools.takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
+    same = "".join(each[0] for each in letters)
+    if len(set(parts)) == 1:
+        return same
+    return re.sub(r"(?<=[-.=])[^-.=]*$", "", same)
+
+
+def _begun_where_they_differ(names: Sequence[str], shown: list[str], columns: int) -> list[str]:
     for _ in names:
         alike = [[at for at, one in enumerate(shown) if one == look] for look in {one for one in shown if shown.count(one) > 1}]
         unlike = [places for places in alike if len({names[at] for at in places}) > 1]

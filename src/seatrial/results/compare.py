@@ -272,6 +272,7 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
         taken_t=_ended_t(newest) if newest else 0.0,
         work=summary.work,
         typed_work=summary.typed_work,
+        declares_work=summary.declares_work,
         effective_settings=summary.effective_settings,
         requested=summary.requested,
     )

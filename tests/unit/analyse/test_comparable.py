@@ -18,7 +18,7 @@ from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict,
 from seatrial.records.measure import GroupSummary, ReportedFigure
 from seatrial.records.run_table import run_work_settings
 from seatrial.records.work_settings import SAMPLES, is_harmless, typed_settings, work_settings, work_unit
-from seatrial.report.comparison import facts
+from seatrial.report.comparison import facts, relation_text
 from tests.unit.analyse import factory
 from tests.unit.analyse.factory import course, side
 
@@ -116,6 +116,93 @@ def test_step_times_are_ranked_with_a_caution() -> None:
     assert (found.winner, [caution.kind for caution in found.cautions]) == ("a", [UNLIKE_STEPS])
 
 
+def test_step_times_of_samples_of_unlike_size_are_not_ranked() -> None:
+    """A smaller sample is trivially faster."""
+    found = rank_groups([SHORT, LONG], "wall_p50_ms")
+    assert (found.winner, found.recommended) == (None, None) and "cannot be compared between these groups" in found.reason
+    short, long = sized("a", 0, step_s=0.02, block_size=32), sized("b", 0, step_s=0.03, block_size=64)
+    compared = compare(short, long, metric="wall_p50_ms")
+    assert (compared.relation, compared.ratio) == (Relation.AMBIGUOUS, None)
+    assert "block_size (32 → 64) changes the size of a sample" in compared.reason and compared.cautions == ()
+    # Nor does the seeds' own figure name a winner.
+    seed = {"tail_mean_iter_p50_ms_mean": 20.0}
+    found = rank_groups([replace(SHORT, seed=seed), replace(LONG, seed=seed)], "throughput")
+    assert found.latency_winner is None and "changes the size of a sample" in found.latency_unlike
+
+
+def script(
+    name: str, step_s: float, axes: dict[str, Any], *, samples: int = 0, tokens: int = 0, typed: float | None = None
+) -> GroupSummary:
+    """A group of a script that declares nothing; its work is known only where it is given."""
+    figures = {"steps_per_s": estimate([1 / step_s, 1.01 / step_s, 0.99 / step_s]), "wall_p50_ms": estimate([1e3 * step_s] * 2)}
+    figures |= (
+        {"samples_per_s": estimate([(samples or typed or 0) / step_s * part for part in (1, 1.01, 0.99)])} if samples or typed else {}
+    )
+    figures |= {"tokens_per_s": estimate([tokens / step_s * part for part in (1, 1.01, 0.99)])} if tokens else {}
+    known = {key: value for key, value in figures.items() if value}
+    typed_work = {"samples_per_step": typed} if typed else {}
+    return factory.group(name, figures=known, axes=axes, typed_work=typed_work, declares_work=False)
+
+
+@pytest.mark.parametrize("axis", ["T", "L", "size", "win", "tokens", "n_seq", "img_px", "train.T"])
+def test_steps_of_samples_that_may_be_of_unlike_size_name_no_winner(axis: str) -> None:
+    found = rank_groups([script("a", 0.02, {axis: 32}), script("b", 0.03, {axis: 64})], "throughput")
+    assert (found.metric, found.winner, found.recommended) == ("steps_per_s", None, None)
+    assert f"{axis} (32 → 64)" in found.reason and "the size of a sample" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("known", "metric", "condition"),
+    [
+        ({}, "steps_per_s", "if a step is the same work in every group"),
+        ({"samples": 8}, "samples_per_s", "if a sample is the same work in every group"),
+        ({"typed": 8.0}, "samples_per_s", "if a step is the same work in every group"),
+        ({"tokens": 512}, "tokens_per_s", ""),
+        ({"samples": 8, "tokens": 512}, "samples_per_s", ""),
+    ],
+)
+def test_a_winner_on_an_axis_of_unknown_meaning_stands_under_a_condition(known: dict[str, Any], metric: str, condition: str) -> None:
+    groups = [script("a", 0.02, {"variant": "x"}, **known), script("b", 0.03, {"variant": "y"}, **known)]
+    found = rank_groups(groups, "throughput")
+    assert (found.metric, found.winner, found.condition) == (metric, "a", condition)
+    cautions = [caution for caution in found.cautions if caution.kind in ("unknown_work", "constant_work")]
+    assert len(cautions) == bool(condition) and all("variant" in caution.text for caution in cautions)
+    by_time = rank_groups(groups, "wall_p50_ms")
+    assert bool(by_time.condition) is bool(condition)
+    # A workload that declares what changes its work leaves nothing open.
+    declared = rank_groups([replace(group, declares_work=True, typed_work={}) for group in groups], "throughput")
+    assert (declared.winner, declared.condition) == ("a", "")
+
+
+@pytest.mark.parametrize(
+    "axis",
+    ["num_workers", "seed", "lr", "prefetch_factor", "pin_memory", "compile", "bucket_cap_mb", "env.NCCL_ALGO", "node", "opt", "lora_r"],
+)
+def test_an_axis_that_does_not_change_the_work_needs_no_condition(axis: str) -> None:
+    found = rank_groups([script("a", 0.02, {axis: 1}), script("b", 0.03, {axis: 2})], "throughput")
+    assert (found.winner, found.condition, found.cautions) == ("a", "", ())
+
+
+def test_the_option_that_an_axis_sets_says_what_it_is() -> None:
+    a, b = script("a", 0.02, {"x": 1}), script("b", 0.03, {"x": 2})
+    named = [replace(group, requested={"x": value, "lr": value}) for group, value in ((a, "1"), (b, "2"))]
+    assert rank_groups(named, "throughput").condition == ""
+    unnamed = [replace(group, requested={"x": value, "y": value, "lr": "1"}) for group, value in ((a, "1"), (b, "2"))]
+    assert rank_groups(unnamed, "throughput").condition
+
+
+def test_a_comparison_states_its_condition_first() -> None:
+    a, b = (
+        replace(sized(name, 0, step_s=step_s, variant=name), declares_work=False, typed_work={"samples_per_step": 8.0})
+        for name, step_s in (("a", 0.03), ("bb", 0.02))
+    )
+    found = compare(a, b)
+    assert (found.relation, found.condition) == (Relation.FASTER, "if a step is the same work in both")
+    assert found.reason.startswith("If a step is the same work in both (variant may change it: set workload.samples_per_step): bb has")
+    assert relation_text(found) == "FASTER, if a step is the same work in both"
+    assert compare(replace(a, settings={}), replace(b, settings={})).condition == ""
+
+
 def test_larger_images_are_compared_by_the_tokens_that_they_are() -> None:
     small, large = (summary(f"i{size}", size, step_s=size / 1000, image_size=size) for size in (224, 448))
     assert rank_groups([small, large], "throughput").metric == "tokens_per_s"
@@ -209,7 +296,7 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
     ("unit", "names"),
     [
         ("tokens", "seq_len sequence_length max_seq_len max_length block_size context_length train.seq_len env.SEQ_LEN max-length n_ctx"),
-        ("tokens", "block seq context length max_tokens max_source_length prompt_len n_positions"),
+        ("tokens", "block seq context length max_tokens max_source_length prompt_len n_positions T L tokens n_seq size win data.T"),
         ("audio_s", "fixed_slice_s max_slice_s audio_length clip_seconds"),
         ("pixels", "image_size img_size resolution crop_size num_frames imgsz patch_size res height img_h image_width train_res"),
         ("audio_s", "clip_duration audio_duration"),
@@ -218,7 +305,7 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
             "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps",
         ),
         (SAMPLES, "ga gbs train_batch_size_per_gpu tokens_per_batch"),
-        ("", "lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
+        ("", "t l lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
         (
             "",
             "bucket_cap_mb max_split_size_mb kv_block_size mp_ctx chunk_size n_layers vocab_size width context_parallel log_length",
@@ -312,8 +399,8 @@ def test_a_value_may_reach_the_script_through_a_shell(argv: list[str]) -> None:
 @pytest.mark.parametrize(
     ("harmless", "names"),
     [
-        (True, "num_workers lr env.NCCL_ALGO zero_stage d_model precision compile n_layers adam_eps"),
-        (False, "s b width chunk_size window_size accum_steps bs batch seq_len steps size duration"),
+        (True, "num_workers lr env.NCCL_ALGO zero_stage d_model precision compile n_layers adam_eps opt node lora_r out_dir temperature"),
+        (False, "s b width chunk_size window_size accum_steps bs batch seq_len steps size duration T L l t variant cfg"),
     ],
 )
 def test_settings_that_are_known_to_be_harmless(harmless: bool, names: str) -> None:

@@ -96,6 +96,30 @@ def test_a_path_that_one_side_lost_confounds() -> None:
         assert all(comparable(a, b).why_not(metric) for metric in ("samples_per_s", "wall_p50_ms", "loss"))
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (1, 1.0, True),
+        ("1", "1.0", True),
+        (1, "1.00", True),
+        (True, 1, False),
+        (True, 1.0, False),
+        ("1.10", "1.1", False),
+        (0.5, 0.25, False),
+    ],
+)
+def test_the_same_value_written_otherwise_does_not_confound(one: Any, other: Any, is_same: bool) -> None:
+    found = campaign(runs("a", {"nw": 0}, {"clip": ("auto", one, "")}), runs("b", {"nw": 2}, {"clip": ("auto", other, "")}, rate=90.0))
+    a, b = sides(found)
+    assert (comparable(a, b).of_kind(CONFOUNDED) is None) is is_same
+    assert (comparable(*found.groups).of_kind(CONFOUNDED) is None) is is_same
+    assert (a.effective == b.effective) is is_same
+    # Nor are runs of one group set aside for it.
+    mixed = runs("a", {"nw": 0}, {"clip": ("auto", one, "")})
+    mixed[2] = runs("a", {"nw": 0}, {"clip": ("auto", other, "")})[2]
+    assert (summarise_groups(mixed, "")[0].set_aside_runs == 0) is is_same
+
+
 def test_no_group_wins_among_confounded_ones() -> None:
     found = campaign(Z0, Z1).ranking
     assert (found.winner, found.decided, found.recommended) == (None, False, "z0")

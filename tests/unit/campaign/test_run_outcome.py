@@ -19,10 +19,12 @@ from seatrial.campaign.run_outcome import (
     with_host,
     with_host_log,
 )
+from seatrial.core import files
 from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError
 from seatrial.core.paths import AttemptPaths
-from seatrial.observe.watchdog import Alarm
-from seatrial.records.attempt import Attempt
+from seatrial.observe.watchdog import Alarm, name_options
+from seatrial.records.attempt import Attempt, Provenance
+from seatrial.records.codec import to_json
 from seatrial.records.launch import AGENT_GOT_TERM, NodeRecord
 from seatrial.records.outcome import Cause, Fault, Outcome, RunOutcome
 from seatrial.records.plan import LauncherSpec, WorkloadSpec
@@ -149,9 +151,9 @@ def test_who_failed_first_after_an_alarm_is_not_where_it_broke(ended_by_us: dict
     assert Ending(returncode=-15, failed_host="node1", **ended_by_us).broken_host == ""
 
 
-def ending_advice(cause: Cause, ranks: RankEndings, phase: str = "") -> str:
+def ending_advice(cause: Cause, ranks: RankEndings, phase: str = "", *, has_gpus: bool = True) -> str:
     alarm = Alarm(cause=cause, outcome=Outcome.STALLED, text="t", action="read stacks/ first", phase=phase)
-    return judge_ending(Ending(returncode=-15, alarm=alarm), ranks, world_size=ranks.started, steps=None).action
+    return judge_ending(Ending(returncode=-15, alarm=alarm), ranks, world_size=ranks.started, steps=None, has_gpus=has_gpus).action
 
 
 @pytest.mark.parametrize("cause", [Cause.START_LIMIT, Cause.RUN_LIMIT, Cause.MEMORY_LIMIT, Cause.DISK_LIMIT])
@@ -177,6 +179,18 @@ def test_a_stall_says_where_to_look_and_what_to_try_where_ranks_may_wait_for_one
     action = ending_advice(Cause.STALL, ranks, phase)
     assert action.startswith("read stacks/ first")
     assert ("NCCL_P2P_DISABLE=1" in action) is tries_p2p
+    assert "NCCL" not in ending_advice(Cause.STALL, ranks, phase, has_gpus=False)
+    assert "stage-1" not in action and "`env`" not in name_options(action, replace(factory.spec(), from_sweep=True))
+
+
+@pytest.mark.parametrize(("gpus", "tries_p2p"), [("", False), ("GPU-1", True)])
+def test_a_stall_on_a_host_without_gpus_is_not_nccl_s(tmp_path: Path, gpus: str, tries_p2p: bool) -> None:
+    attempt = on_disk.write_attempt(tmp_path)
+    paths = AttemptPaths(Path(attempt.folder))
+    files.write_json(paths.provenance, to_json(Provenance(gpu_uuid_list=gpus)))
+    alarm = Alarm(cause=Cause.STALL, outcome=Outcome.STALLED, text="t", action="read stacks/ first")
+    found = outcome_of(attempt.spec, paths, Ending(returncode=-15, alarm=alarm), started_t=0.0, port=1)
+    assert ("NCCL_P2P_DISABLE" in found.action) is tries_p2p
 
 
 def test_every_bad_end_that_is_judged_without_the_log_is_an_entry() -> None:

@@ -38,6 +38,11 @@ def diagnosed(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[in
     return code, json.loads(shown.out.splitlines()[-1]), shown.err.splitlines()
 
 
+def text_of(shown: list[str]) -> str:
+    """What was wrapped, in one line."""
+    return " ".join(" ".join(shown).split())
+
+
 @pytest.fixture(scope="module")
 def labelled() -> dict[str, LabelledLog]:
     return {log.name: log for log in failing_logs()}
@@ -89,6 +94,38 @@ def test_the_exit_code_says_whether_the_log_shows_a_good_end(
     name: str, args: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert diagnosed(capsys, LOGS / name, *args)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("end", "args", "codes"),
+    [
+        ([], ["--exit-code", "0"], (3, 0)),
+        (["Training finished."], [], (3, 0)),
+        (["Training finished."], ["--exit-code", "0"], (3, 0)),
+        ([], [], (3, 0)),
+    ],
+)
+def test_steps_that_were_asked_for_and_not_reached(
+    end: list[str], args: list[str], codes: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [f"step {step}: loss {5 - step / 10}" for step in range(30)]
+    folder = write(tmp_path, early__log=[*steps[:12], *end], whole__log=[*steps, *end])
+    for name, code in zip(("early.log", "whole.log"), codes, strict=True):
+        found_code, _, shown = diagnosed(capsys, folder / name, "--steps", "30", *args)
+        assert found_code == code
+        if end or args:
+            assert ("the last step in the log is 11, and 30 were asked for" in text_of(shown)) == (code == 3)
+    # Twice 15 are 30 only if they are epochs.
+    twice = write(tmp_path, twice__log=[*steps[:15], *steps[:15], *end]) / "twice.log"
+    code, _, shown = diagnosed(capsys, twice, "--steps", "30", "--exit-code", "0")
+    assert code == 3 and "30 were asked for; the step numbers start over" in text_of(shown)
+
+
+def test_steps_that_no_log_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path, silent__log=["loading"], said__log=["loading", "Training finished."])
+    assert diagnosed(capsys, folder / "silent.log", "--exit-code", "0", "--steps", "30")[0] == 3
+    assert diagnosed(capsys, folder / "silent.log", "--exit-code", "0")[0] == 0
+    assert diagnosed(capsys, folder / "said.log", "--exit-code", "0", "--steps", "30")[0] == 0
 
 
 STEPS = "".join(f"step {step}: loss 2.{900 - step}\n" for step in range(1, 21))
@@ -203,6 +240,11 @@ def test_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
         (["job.log.gz"], "zcat job.log.gz | seatrial diagnose -"),
         (["empty"], "holds no log"),
         (["campaign"], "seatrial report campaign"),
+        (["jobs"], "the logs of 2 jobs, 1 (slurm-1.out), 2 (slurm-2.err): name the files of one"),
+        (["jobs/slurm-1.out", "jobs/slurm-2.err"], "the logs of 2 jobs"),
+        (["array"], "the logs of 2 jobs, 17_0 (slurm-17_0.out), 17_1"),
+        (["named"], "the logs of 2 jobs, 4711 (train-4711.out), 4712"),
+        (["pbs"], "the logs of 2 jobs, 81 (job.o81), 82"),
     ],
 )
 def test_what_cannot_be_read_is_said(
@@ -211,12 +253,38 @@ def test_what_cannot_be_read_is_said(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.log.gz").write_bytes(b"\x1f\x8b")
     (tmp_path / "empty").mkdir()
+    jobs = {
+        "jobs": ("slurm-1.out", "slurm-2.err"),
+        "array": ("slurm-17_0.out", "slurm-17_1.out"),
+        "named": ("train-4711.out", "train-4711.err", "train-4712.out"),
+        "pbs": ("job.o81", "job.e81", "job.o82"),
+    }
+    for name, files in jobs.items():
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).write_text("step 1\n")
     for run in ("a_r1", "b_r1"):
         folder = tmp_path / "campaign" / run / "attempt-1"
         folder.mkdir(parents=True)
         (folder / "launcher.log").write_text("step 1\n")
     assert run_command(["diagnose", *args]) == 1
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["slurm-17.out", "slurm-17.err"],
+        ["train.o4711", "train.e4711"],
+        ["job_0.out", "job_1.out"],
+        ["train-rank-000.err", "train-rank-001.err"],
+        ["node-1.log", "node-2.log"],
+    ],
+)
+def test_files_of_one_job_are_read_together(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).write_text("step 1\n")
+    assert sorted(file.name for file in find_logs([tmp_path])) == sorted(names)
 
 
 def test_an_attempts_folder_is_read_by_its_launcher_log(tmp_path: Path) -> None:
@@ -257,8 +325,14 @@ def test_steps_of_a_job_that_began_anew_are_those_of_its_last_attempt(tmp_path: 
     folder = write(tmp_path, retried__log=[*series(9), "retrying (2/3)...", *series(39)], epochs__log=[*series(9), *series(9), *series(4)])
     steps = diagnosed(capsys, folder / "retried.log")[1]["steps"]
     assert (steps["first"], steps["last"], steps["num_restarts"], steps["first_loss"]) == (0, 39, 1, 5.0)
-    steps = diagnosed(capsys, folder / "epochs.log")[1]["steps"]
-    assert (steps["last"], steps["num_restarts"]) == (24, 0)
+    # Neither a restart nor an epoch is named: no step that no line has is shown.
+    _, report, shown = diagnosed(capsys, folder / "epochs.log")
+    steps = report["steps"]
+    assert (steps["first"], steps["last"], steps["num_lines"], steps["num_restarts"], steps["num_started_over"]) == (0, 9, 25, 0, 2)
+    assert any(line.startswith("steps     0 to 9, numbers that start over 2 times") for line in shown)
+    named = [f"epoch {epoch} {line}" for epoch in range(2) for line in series(9)]
+    steps = diagnosed(capsys, write(tmp_path, named__log=named) / "named.log")[1]["steps"]
+    assert (steps["last"], steps["num_started_over"]) == (19, 0)
     # Shorter attempts, of which no launcher reports the end.
     folder = write(tmp_path, failed__log=[*series(19), *TRACEBACK, *series(14), *TRACEBACK, "retrying (3/3)...", *series(11), *TRACEBACK])
     steps = diagnosed(capsys, folder / "failed.log")[1]["steps"]
@@ -285,8 +359,9 @@ def test_losses_of_a_log_without_steps(tmp_path: Path, capsys: pytest.CaptureFix
         f"{{'loss': {4 - part / 10:.4f}, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': {part / 60:.2f}}}" for part in range(1, 20)
     ]
     _, report, shown = diagnosed(capsys, write(tmp_path, job__log=lines) / "job.log")
-    assert (report["steps"], report["losses"]) == (None, [3.9, 2.1, 2.1])
-    assert any(line.startswith("loss ") and "3.9" in line for line in shown)
+    steps = report["steps"]
+    assert (steps["last"], steps["first_loss"], steps["last_loss"], steps["lowest_loss"]) == (None, 3.9, 2.1, 2.1)
+    assert any(line.startswith("loss ") and "3.9" in line and "no step numbers" in line for line in shown)
 
 
 UNCAUGHT = [TRACEBACK[0], '  File "train.py", line 20, in <module>', "    main()", *TRACEBACK[1:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tracemalloc
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.diagnosis import LogReader, diagnose, signal_name
+from seatrial.collect.diagnosis import LogReader, diagnose
 from seatrial.collect.launcher_log import read_lines
-from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS
-from seatrial.records.outcome import Cause, Diagnosis, Outcome
+from seatrial.collect.launcher_report import signal_name
+from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS, HEAD
+from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
 
@@ -375,15 +377,65 @@ def test_a_task_that_nobody_waited_for_is_no_failure() -> None:
     assert read([*steps(0, 9), *task], exit_code=0).outcome is Outcome.OK
 
 
+CANCELLED = "slurmstepd: error: *** STEP 17.0 ON node05 CANCELLED AT 2026-11-18T08:00:00 ***"
+ENDED_BY_SRUN = ["srun: Terminating StepId=17.0", CANCELLED, "srun: error: node05: tasks 0-2: Terminated"]
+MPIRUN = [
+    "mpirun detected that one or more processes exited with non-zero status, thus causing",
+    "the job to be terminated. The first process to do so was:",
+    "",
+    "  Process name: [[1234,1],3]",
+    "  Exit code:    7",
+]
+SRUN = "srun: error: node07: task 3: "
+
+
 @pytest.mark.parametrize(
-    ("last", "rank"),
-    [("srun: error: node01: task 3: Exited with exit code 1", 3), ("command terminated with exit code 137", None)],
+    ("last", "cause", "rank", "detail"),
+    [
+        ([f"{SRUN}Exited with exit code 1"], Cause.EXIT_CODE, 3, "task 3 (rank 3) on node07 ended first, with exit code 1, and printed no"),
+        ([f"{SRUN}Exited with exit code 137"], Cause.KILLED, 3, "task 3 (rank 3) on node07 was killed by signal 9 (SIGKILL)"),
+        ([f"{SRUN}Killed"], Cause.KILLED, 3, "task 3 (rank 3) on node07 was killed by signal 9 (SIGKILL)"),
+        ([f"{SRUN}Segmentation fault (core dumped)"], Cause.NATIVE_CRASH, 3, "task 3 (rank 3) on node07 crashed: SIGSEGV"),
+        (["srun: error: n1: tasks 0-3: Exited with exit code 2"], Cause.EXIT_CODE, None, "tasks 0-3 on n1 ended first, with exit code 2"),
+        (["command terminated with exit code 137"], Cause.KILLED, None, "the command was killed by signal 9 (SIGKILL)"),
+        (MPIRUN, Cause.EXIT_CODE, 3, "rank 3 ended first, with exit code 7, and printed no reason"),
+        ([*MPIRUN[:3], "   Process name: [prterun-n1-4711@1,5]", MPIRUN[-1]], Cause.EXIT_CODE, 5, "rank 5 ended first, with exit code 7"),
+    ],
 )
-def test_a_launchers_line_is_the_reason_where_nothing_else_is(last: str, rank: int | None) -> None:
-    for exit_code in (None, 0):
-        found = read([*steps(0, 9), last], exit_code=exit_code)
-        assert (found.outcome, found.rank) == (Outcome.FAILED, rank)
-        assert last in found.detail and "exit code 0" not in found.detail
+def test_a_launchers_line_is_the_reason_where_nothing_else_is(last: list[str], cause: Cause, rank: int | None, detail: str) -> None:
+    for exit_code, after in itertools.product((None, 0, 1), ([], ENDED_BY_SRUN)):
+        found = read([*steps(0, 9), *last, *after], exit_code=exit_code)
+        assert (found.outcome, found.cause, found.rank) == (Outcome.FAILED, cause, rank)
+        assert found.detail.startswith(detail)
+        assert found.fault is not Fault.INFRASTRUCTURE
+
+
+def test_a_task_that_fails_is_not_the_scheduler_s_fault_and_its_last_error_is_shown() -> None:
+    failed = ["FATAL: tokenizer file not found: /data/tok.json", f"{SRUN}Exited with exit code 1", *ENDED_BY_SRUN]
+    found = read([*steps(0, 9), *failed], exit_code=1)
+    assert found.detail.endswith("with exit code 1; most relevant line: FATAL: tokenizer file not found: /data/tok.json")
+    assert found.line == 12
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        ["srun: error: node05: tasks 0-2: Terminated"],
+        ["srun: error: node05: tasks 0-2: Killed"],
+        ["srun: error: node05: task 0: Exited with exit code 143"],
+        ["srun: error: node05: task 0: Exited with exit code 2"],
+        traceback("RuntimeError: DataLoader worker (pid 12) is killed by signal: Terminated."),
+    ],
+)
+def test_what_follows_a_job_that_was_cancelled_from_outside_is_its_consequence(after: list[str]) -> None:
+    found = read([*steps(0, 9), "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", CANCELLED, *after], exit_code=1)
+    assert (found.cause, found.fault, found.line) == (Cause.SCHEDULER, Fault.INFRASTRUCTURE, 12)
+
+
+def test_a_task_that_is_torchrun_itself_has_the_number_of_a_node() -> None:
+    term = "W1118 08:10:01.000000 999 torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGTERM death signal"
+    found = read([*steps(0, 9), term, f"{SRUN}Exited with exit code 1"], exit_code=1)
+    assert (found.rank, found.detail) == (None, "task 3 on node07 ended first, with exit code 1, and printed no reason")
 
 
 def test_an_error_instead_of_the_steps_asked_for_is_not_ok() -> None:
@@ -685,8 +737,111 @@ def test_a_last_line_about_what_did_not_end_or_begin_well_is_not_ok(last: str, e
 
 
 @pytest.mark.parametrize(
-    "last", ["Job finished with exit code 0", "run.sh: line 5:  4711 Terminated              nvidia-smi dmon", "Best: epoch 3, loss 1.2"]
+    "last",
+    [
+        "Job finished with exit code 0",
+        "run.sh: line 5:  4711 Terminated              nvidia-smi dmon",
+        "Best: epoch 3, loss 1.2",
+        "Training data: 3 files failed checksum and were skipped",
+        "eval server returned status 404 for optional asset",
+        "Comparing with baseline run which diverged at step 300",
+    ],
 )
 def test_a_last_line_that_says_nothing_bad(last: str) -> None:
     assert read([*STEPS, "Training complete.", last]).outcome is Outcome.OK
     assert read([*STEPS, last], exit_code=0).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    "last", ["Training failed.", "Job 17 failed after 3 retries", "run crashed", "12:01:02 - training did not converge"]
+)
+def test_a_last_line_that_says_that_the_training_failed(last: str) -> None:
+    assert read([*STEPS, last], exit_code=0).outcome is None
+
+
+def test_a_message_of_several_lines_is_shown() -> None:
+    more = ["\tsize mismatch for w: copying a param with shape torch.Size([1]) from checkpoint.", '\tMissing key(s) in state_dict: "b". ']
+    lines = [*STEPS, *traceback("RuntimeError: Error(s) in loading state_dict for GPT:"), *more, "cleaning up", "\tsaved"]
+    found = read(lines, exit_code=1)
+    assert found.detail.startswith("RuntimeError: Error(s) in loading state_dict for GPT: size mismatch for w: copying a param")
+    assert [line.strip() for line in found.excerpt[-2:]] == [line.strip() for line in more]
+
+
+BOXED = [
+    "╭───────────────────── Traceback (most recent call last) ──────────────────────╮",
+    "│ /home/u/train.py:88 in <module>                                              │",
+    "│                                                                              │",
+    "│   85 def main():                                                             │",
+    "│ ❱ 88     main()                                                              │",
+    "│ ╭───────── locals ─────────╮                                                 │",
+    "│ │ error = 'fatal: no disk' │                                                 │",
+    "╰──────────────────────────────────────────────────────────────────────────────╯",
+    "ValueError: bad shard 7",
+]
+
+
+def test_a_traceback_in_a_box_is_one() -> None:
+    found = read([*STEPS, *BOXED])
+    assert (found.outcome, found.detail, found.traceback_at_end) == (Outcome.FAILED, "ValueError: bad shard 7", True)
+    assert len(found.excerpt) > 1 and any("88     main()" in line for line in found.excerpt)
+    # A table in such a box has nothing to do with it.
+    table = ["╭──────┬──────╮", "│ step │ loss │", "│ 10   │ 2.1  │", "╰──────┴──────╯"]
+    assert read([*table, *STEPS, "Training complete."]).outcome is Outcome.OK
+
+
+REFUSED = "socketPollConnect: connect to 10.0.0.7<45678> returned Connection refused, exceeded error retry count after 35 attempts"
+
+
+def test_a_refused_connection_names_the_address_who_noticed_it_and_that_the_peer_may_be_dead() -> None:
+    error = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, remote process exited or there was a network error"
+    lines = [*traceback(error), "ncclRemoteError: A call failed possibly due to a network error.", "Last error:", REFUSED]
+    found = read([f"[rank2]: {line}" for line in lines], exit_code=1)
+    assert (found.signature, found.rank, found.noticed_by) == ("nccl_refused", None, 2)
+    assert "10.0.0.7<45678>" in found.detail and "the rank at the named address: it probably ended first" in found.action
+
+
+CRASH = [
+    "Fatal Python error: Segmentation fault",
+    "",
+    "Thread 0x00007f3c11223344 (most recent call first):",
+    '  File "/usr/lib/python3.11/threading.py", line 324 in wait',
+    "",
+    "Current thread 0x00007f3c55667788 (most recent call first):",
+    '  File "/home/u/kernels.py", line 12 in fused',
+    '  File "/home/u/train.py", line 88 in <module>',
+]
+
+
+@pytest.mark.parametrize("before", [[], ["terminate called after throwing an instance of 'c10::Error'"]])
+def test_a_stack_that_is_in_the_log_is_shown_and_not_asked_for(before: list[str]) -> None:
+    found = read([*STEPS, *before, *CRASH], exit_code=-11)
+    assert (found.cause, found.signature) == (Cause.NATIVE_CRASH, "crash_with_stack")
+    assert "PYTHONFAULTHANDLER" not in found.action
+    assert [line.strip() for line in found.excerpt[-2:]] == [line.strip() for line in CRASH[-2:]]
+    by_line = read([*STEPS, *before, *CRASH], exit_code=1)
+    assert (by_line.signature, by_line.excerpt[-2:]) == (found.signature, found.excerpt[-2:])
+    for code in (-11, 1):
+        assert "PYTHONFAULTHANDLER" in read([*STEPS, *before, CRASH[0]], exit_code=code).action
+
+
+NOT_UPLOADED = "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='wandb.ai', port=443): Max retries exceeded"
+CAUGHT = [HEAD, '  File "/usr/lib/python3/wandb/sdk/lib/retry.py", line 131, in __call__', "    result = self._call_fn()", NOT_UPLOADED]
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+def test_an_exception_without_a_traceback_after_a_good_end_is_noise(exit_code: int | None) -> None:
+    found = read(
+        [*STEPS, "Training finished.", NOT_UPLOADED, "wandb: Network error (ConnectionError), entering retry loop."], exit_code=exit_code
+    )
+    assert (found.outcome, found.traceback_at_end) == (Outcome.OK, False)
+    last = 1 + int(STEPS[-1].split()[1].rstrip(":"))
+    assert read([*STEPS, NOT_UPLOADED], exit_code=exit_code, asked_steps=last).outcome is Outcome.OK
+    # Without a good end it may be why there is none; that there is a traceback is not said.
+    found = read([*STEPS, NOT_UPLOADED], exit_code=exit_code)
+    assert found.outcome is not Outcome.OK and not found.traceback_at_end
+    # One that was caught and printed does not show that the job failed.
+    assert read([*STEPS, "Training finished.", *CAUGHT], exit_code=exit_code).outcome is None
+    # But an uncaught one, as of saving the model, does.
+    uncaught = [HEAD, '  File "train.py", line 9, in <module>', "    save(model)", "OSError: [Errno 5] Input/output error"]
+    found = read([*STEPS, "Training finished.", *uncaught], exit_code=exit_code)
+    assert found.outcome is (Outcome.FAILED if exit_code is None else None) and found.traceback_at_end

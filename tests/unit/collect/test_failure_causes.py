@@ -111,10 +111,10 @@ LOST_PEER = traceback("RuntimeError: [pair.cc:553] Connection closed by peer [12
 @pytest.mark.parametrize(
     ("code", "cause", "detail"),
     [
-        (-9, Cause.KILLED, "rank 1 was killed by signal 9"),
+        (-9, Cause.KILLED, "rank 1 was killed by signal 9 (SIGKILL)"),
         (7, Cause.EXIT_CODE, "rank 1 ended first, with exit code 7, and printed no reason"),
         (-11, Cause.NATIVE_CRASH, "rank 1 crashed: SIGSEGV"),
-        (-3, Cause.EXIT_CODE, "rank 1 ended first, by signal 3, and printed no reason"),
+        (-3, Cause.EXIT_CODE, "rank 1 ended first, by signal 3 (SIGQUIT), and printed no reason"),
         (1, Cause.PEER_LOST, "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7565"),
     ],
 )

@@ -248,7 +248,7 @@ def test_torchrun_reports_of_two_hosts_do_not_mix(tmp_path: Path) -> None:
     write_lines(paths, {9.0: report.format(0, -15)})
     write_lines(paths.node("node1"), {8.0: report.format(2, -9)})
     found = diagnose(1, last_lines(paths, 500, 1 << 20))
-    assert (found.cause, found.detail) == (Cause.KILLED, "rank 2 was killed by signal 9")
+    assert (found.cause, found.detail) == (Cause.KILLED, "rank 2 was killed by signal 9 (SIGKILL)")
 
 
 def test_health_counts_all_hosts(tmp_path: Path) -> None:

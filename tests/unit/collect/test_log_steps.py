@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +12,6 @@ import pytest
 from seatrial.collect.launcher_log import StampedLine
 from seatrial.collect.log_steps import (
     RANK_LINES,
-    STEP_AND_LOSS,
     LineValues,
     NumberedSteps,
     Reading,
@@ -21,16 +22,17 @@ from seatrial.collect.log_steps import (
     steps_by_epoch,
     training_bar,
 )
-from seatrial.core.log_lines import LOG_FORMATS, LogPatterns
+from seatrial.core.log_lines import LOG_FORMATS, STEP_AND_LOSS, LogPatterns
 from tests.unit.analyse import factory
 
 
-def numbered(numbers: list[float], *, total: int | None = None, is_bar: bool = False) -> NumberedSteps:
+def numbered(numbers: list[float], *, total: int | None = None, is_bar: bool = False, names_epochs: bool = False) -> NumberedSteps:
     extra = {} if total is None else {"total": total}
-    lines = [
-        LineValues(line=StampedLine(None, "", float(at), float(at)), at=at, values={"step": number, **extra}, pattern=0)
-        for at, number in enumerate(numbers)
-    ]
+    lines: list[LineValues] = []
+    for at, number in enumerate(numbers):
+        epoch = sum(later < one for one, later in itertools.pairwise(numbers[: at + 1])) if names_epochs else None
+        line = StampedLine(None, "", float(at), float(at))
+        lines.append(LineValues(line=line, at=at, values={"step": number, **extra}, pattern=0, epoch=epoch))
     return number_steps(lines, is_bar=is_bar)
 
 
@@ -51,8 +53,40 @@ def steps(found: NumberedSteps) -> list[int]:
     ],
 )
 def test_epochs_are_counted_on(numbers: list[float], expected: list[int], restarts: int) -> None:
+    found = numbered(numbers, names_epochs=True)
+    assert (steps(found), found.restarts, found.num_late, found.num_started_over) == (expected, restarts, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "counted", "started_over"),
+    [
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2], 1),
+        ([0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 2, 3], 2),
+        ([10, 20, 10, 20, 10, 20], [10, 20], 2),
+    ],
+)
+def test_numbers_that_start_over_without_an_epoch_are_not_added_up(numbers: list[float], counted: list[int], started_over: int) -> None:
     found = numbered(numbers)
-    assert (steps(found), found.restarts, found.num_late) == (expected, restarts, 0)
+    assert (steps(found), found.restarts, found.num_late, found.num_started_over) == (counted, 0, 0, started_over)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        [f"epoch {epoch} step {step} loss 2.0" for epoch in range(2) for step in range(3)],
+        [f"Epoch [{epoch}/2], Step [{step}/3], Loss: 2.0" for epoch in (1, 2) for step in (1, 2, 3)],
+        [f"| epoch {epoch:03d}: step {step} loss=2.0" for epoch in (1, 2) for step in (1, 2, 3)],
+        [line for epoch in (1, 2) for line in (f"=== Epoch {epoch}/2 ===", *(f"step {step} loss 2.0" for step in range(3)))],
+        [line for epoch in (1, 2) for line in (*(f"step {step} loss 2.0" for step in range(3)), f"epoch {epoch} done, val loss 2.0")],
+    ],
+)
+def test_epochs_may_be_named_in_the_lines_or_between_them(named: list[str]) -> None:
+    found = best(stamped(*named))[0]
+    assert found is not None and found.printed[-1].step - found.printed[0].step == 5
+    assert (found.numbered.restarts, found.numbered.num_started_over) == (1, 0)
+    first, second = named[: len(named) // 2], named[len(named) // 2 :]
+    again = best(stamped(*first, *second, *first, *second))[0]
+    assert again is not None and again.numbered.num_started_over == 1, "the same epochs again are no further ones"
 
 
 def test_a_number_that_goes_back_within_an_epoch_is_late() -> None:
@@ -85,7 +119,8 @@ def test_a_line_without_a_step_adds_to_the_last_one() -> None:
 
 
 def test_each_number_of_a_countdown_is_a_restart() -> None:
-    assert [each.restarts for each in numbered([5, 4, 3, 2]).printed] == [False, True, True, True]
+    assert [each.restarts for each in numbered([5, 4, 3, 2], names_epochs=True).printed] == [False, True, True, True]
+    assert len(numbered([5, 4, 3, 2]).printed) == 1
 
 
 def test_a_bar_shows_steps_done_and_may_be_drawn_again() -> None:
@@ -97,8 +132,10 @@ def test_a_bar_shows_steps_done_and_may_be_drawn_again() -> None:
 
 
 def test_a_bar_not_drawn_to_its_end_has_its_shown_length() -> None:
-    assert steps(numbered([0, 4, 8, 0, 4, 8], total=10, is_bar=True)) == [3, 7, 13, 17]
-    assert steps(numbered([0, 4, 8, 0, 4, 8], is_bar=True)) == [3, 7, 11, 15]
+    assert steps(numbered([0, 4, 8, 0, 4, 8], total=10, is_bar=True, names_epochs=True)) == [3, 7, 13, 17]
+    assert steps(numbered([0, 4, 8, 0, 4, 8], is_bar=True, names_epochs=True)) == [3, 7, 11, 15]
+    # One that broke off may be of a job that was started again.
+    assert steps(numbered([0, 4, 8, 0, 4, 8], total=10, is_bar=True)) == [3, 7]
 
 
 class Output:
@@ -322,6 +359,18 @@ def test_any_line_with_a_step_and_a_loss_counts_where_no_format_fits() -> None:
     known = stamped(*(f"iter {step}: loss 3.2, time 10.0ms" for step in (0, 10)))
     assert (reading := best([*lines, *known])[0]) is not None and reading.name == "nanogpt"
     assert (reading := best(lines, patterns=EPOCHS.lines)[0]) is not None and reading.name == "plan"
+
+
+def test_a_bar_without_losses_does_not_hide_lines_of_no_known_format() -> None:
+    bars = stamped(*(f" {done}%|## | {done}/100 [00:01<00:01, 9.9it/s]" for done in range(0, 101, 10)))
+    found, _ = best([*bars, *stamped(*(f"step {step} loss {4 - step / 10:.2f}" for step in range(5)))])
+    assert found is not None and (found.name, len(found.printed)) == (STEP_AND_LOSS.name, 5)
+
+
+def test_what_lies_between_head_and_end_of_a_large_log_is_unknown() -> None:
+    head, end = stamped(*(f"step {step} loss 2" for step in range(50))), stamped(*(f"step {step} loss 2" for step in range(20, 60)))
+    found, _ = best([*head, *(replace(line, part=1) for line in end)])
+    assert found is not None and [len(each) for each in found.numbered.series] == [50, 40]
 
 
 @pytest.mark.parametrize(("total", "every", "begun"), [(2000, 10, 1000), (10_000, 50, 2500), (3000, 7, 700)])

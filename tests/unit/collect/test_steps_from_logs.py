@@ -24,6 +24,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.columns import ETA_POINTS, ETA_QUALITY
 from seatrial.records.eta import EtaPoint, EtaQuality
+from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
 from seatrial.records.run_table import run_cells
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
@@ -65,19 +66,36 @@ def test_steps_between_lines_are_averaged(tmp_path: Path) -> None:
     assert tables.cautions[0].numbers == {"median_span": 10, "longest_span": 10}
 
 
-def test_numbers_that_restart_are_counted_on(tmp_path: Path) -> None:
-    tables = read(tmp_path, "".join(line(step) for _ in range(3) for step in (1, 2, 3)))
+def test_numbers_that_restart_with_an_epoch_are_counted_on(tmp_path: Path) -> None:
+    tables = read(tmp_path, "".join(f"epoch {epoch} {line(step)}" for epoch in range(3) for step in (1, 2, 3)))
     assert tables.steps["step"].to_list() == list(range(1, 10))
     assert tables.steps["iter_ms"].to_list() == [None, *[pytest.approx(500.0)] * 2] * 3
     assert kinds(tables) == ["steps_restart"]
     assert tables.cautions[0].numbers == {"restarts": 2} and "2 times" in tables.cautions[0].text
 
 
+def test_numbers_that_start_over_for_an_unknown_reason_are_counted_once(tmp_path: Path) -> None:
+    tables = read(tmp_path, "".join(line(step) for last in (3, 5, 4) for step in range(last)))
+    assert tables.steps["step"].to_list() == list(range(5))
+    (caution,) = tables.cautions
+    assert (caution.kind, caution.numbers) == ("steps_start_over", {"started_over": 2, "first": 0, "last": 4})
+    # The series that counts is not the first: when the first step ended is not in the table.
+    assert tables.steps["t"].to_list()[0] is None
+
+
+def test_steps_reached_only_by_adding_up_make_a_run_doubtful(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(steps=30))
+    write_log(attempt, "".join(line(step) for _ in range(2) for step in range(15)))
+    run = MeasuredRun(attempt=attempt, measure=measure_run(attempt, tables_of(attempt)))
+    (why,) = runs_that_may_have_failed([run]).values()
+    assert why.endswith("exited 0 after step 14 of 30, with step numbers that start over")
+
+
 def test_an_epoch_that_starts_within_a_chunk_is_timed_from_that_chunk_on(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
-    text = "".join(line(step) for step in (0, 1, 2, 3, 0, 1, 2, 3))
+    text = "".join(f"epoch {at // 4} {line(at % 4)}" for at in range(8))
     write_log(attempt, text)
-    size = len(line(0))
+    size = len(f"epoch 0 {line(0)}")
     write_arrivals(attempt, [size * end for end in (1, 2, 3, 6, 7, 8)])
     tables = tables_of(attempt)
     assert tables.steps["iter_ms"].to_list() == [None, 500.0, 500.0, None, None, None, 500.0, 500.0]
@@ -459,8 +477,12 @@ def row(iter_ms: float | None = 50.0, span: int = 1, m: float | None = 1.0) -> R
     return {"iter_ms": iter_ms, "span": span, "m": m}
 
 
+def numbered(rows: list[Row], every: int = 1) -> list[Row]:
+    return [{**row, "step": every * at} for at, row in enumerate(rows)]
+
+
 def time_caution_kinds(rows: list[Row], **how: Any) -> list[str]:
-    return [caution.kind for caution in log_time_cautions(rows, **how)]
+    return [caution.kind for caution in log_time_cautions(numbered(rows), **how)]
 
 
 def test_no_caution_where_every_step_has_its_time() -> None:
@@ -474,7 +496,15 @@ def test_output_that_came_together_is_buffered() -> None:
     assert time_caution_kinds([row(None), row(None), row(None), row()], restarts=1) == [], "the first line of an epoch has no time either"
 
 
+def test_lines_that_sometimes_come_together_say_nothing_about_the_script() -> None:
+    """On a busy host two lines may be read at once: each step was printed, and at once."""
+    rows = [row(None), *[row(), row(None), row(span=2), row()] * 5]
+    assert time_caution_kinds(rows) == []
+    (buffered,) = log_time_cautions(numbered([row(None), *[row(None), row(None), row(span=3)] * 5]))
+    assert buffered.kind == "buffered_output" and "If the script buffers its output" in buffered.text
+
+
 def test_cautions_about_steps_between_lines_and_pauses() -> None:
-    (between,) = log_time_cautions([row(None), row(span=10), row(span=30)])
+    (between,) = log_time_cautions(numbered([row(None), row(span=10), row(span=30)], every=10))
     assert between.kind == "steps_between_lines" and between.numbers == {"median_span": 30, "longest_span": 30}
     assert time_caution_kinds([row(None), row()], pauses_count=True) == ["pauses_counted"]

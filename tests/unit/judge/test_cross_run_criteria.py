@@ -298,6 +298,11 @@ def test_the_whole_interval_must_be_on_one_side(mean: float, low: float, high: f
     assert compared(comparison(mean, low, high)).verdict is verdict
 
 
+def test_a_speed_up_that_stands_under_a_condition_says_so() -> None:
+    found = compared(dataclasses.replace(comparison(1.25, 1.21, 1.29), condition="if a step is the same work in both"))
+    assert found.verdict is Verdict.PASS and "only if a step is the same work in both" in found.text
+
+
 def test_the_text_has_baseline_interval_and_method() -> None:
     found = compared(comparison(1.25, 1.21, 1.29))
     assert found.text in SENTENCES

@@ -363,6 +363,14 @@ def test_one_cause_with_two_remedies_is_two_statements_and_else_one() -> None:
     assert bare.text in SENTENCES
 
 
+def test_runs_that_failed_for_different_exceptions_are_not_shown_with_one() -> None:
+    """What every start chooses anew does not tell them apart."""
+    texts = ("KeyError: 'other'", "ValueError: nope", "bind to port 29501 (pid 4711)", "bind to port 29502 (pid 4712)", "KeyError: 'other'")
+    runs = [failed("mb8_nw2", 1, detail=text) for text in texts]
+    found = list(failure_statements(run_facts(*runs)))
+    assert [(len(each.evidence), text in each.text) for each, text in zip(found, texts, strict=False)] == [(2, True), (1, True), (2, True)]
+
+
 DEBUG = DebugSetting(name="NCCL_DEBUG", value="INFO", source="launcher.log:12", why="It logs.")
 
 

@@ -118,3 +118,18 @@ def test_reads_none_gives_no_step(attempt: AttemptPaths) -> None:
     say(attempt, step(1))
     unread = spec(workload=WorkloadSpec(name="script", script="a.py", reads="none"))
     assert LogProgressReader(unread, attempt).read() == LogProgress(has_output=True)
+
+
+def test_any_line_with_a_step_and_a_loss_shows_the_step(attempt: AttemptPaths) -> None:
+    log = log_of(attempt)
+    say(attempt, " 40%|##   | 40/100 [00:01<00:01]\n", 99.0)
+    assert log.read().step == 40, "a bar of something else"
+    say(attempt, "step 3 loss 3.86\n", 100.0)
+    assert log.read().step == 3
+    say(attempt, "step 4 loss 3.84\nval step 9 loss 4.0\n", 102.0)
+    found = log.read()
+    assert (found.step, found.step_t, found.iter_ms_p50) == (4, 102.0, 2000.0)
+    # What a known format reads is the training.
+    say(attempt, step(70), 103.0)
+    say(attempt, "step 8 loss 3.2\n", 104.0)
+    assert log.read().step == 70

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.cli.doctor import node_task
+from seatrial.machine import host
 from seatrial.machine.slurm import Answer
 from seatrial.preflight import slurm
 from seatrial.preflight.definitions import Need
@@ -50,7 +51,7 @@ SCRIPT = replace(factory.spec(), workload=WorkloadSpec(name="train.py", script="
 def test_a_node_answers_whether_it_sees_the_folder_and_what_the_plan_names(
     answer: Answer, ok: bool, found: str, files: tuple[bool, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm, "_file_system", lambda path: ("ext4", "/"))
+    monkeypatch.setattr(host, "file_system_and_mount", lambda path: ("ext4", "/"))
     (tmp_path / "train.py").write_text("")
     unknown = slurm.VISIBLE.result(False, "unknown whether the nodes have it", refuses=False)
     place = PlaceSpec(kind=SLURM, python="/opt/python", slurm=SlurmSpec(partition="gpu"))
@@ -75,7 +76,7 @@ def test_a_node_answers_whether_it_sees_the_folder_and_what_the_plan_names(
     container = ContainerSpec(image="i", mounts=(), workdir="", python="")
     image = replace(run, place=replace(place, slurm=SlurmSpec(container=container)))
     assert slurm.look_from_a_node(replace(need, whole_runs=(image,)), [known], call) == [known]
-    monkeypatch.setattr(slurm, "_file_system", lambda path: ("nfs4", "/"))
+    monkeypatch.setattr(host, "file_system_and_mount", lambda path: ("nfs4", "/"))
     here = replace(run, place=replace(place, python=""))
     assert slurm.look_from_a_node(replace(need, whole_runs=(here,)), [known], call) == [known] and len(asked) == 1
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from seatrial.machine.gpus import HUNG_DRIVER, Driver, Gpu
+from seatrial.machine.host import is_on_all_nodes
 from seatrial.preflight import software
-from seatrial.preflight.slurm import is_on_all_nodes
 from seatrial.records.caution import Check
 from seatrial.records.plan import SLURM, ContainerSpec, RunSpec, SlurmSpec
 from tests.unit.preflight.needs import by_name, make_need, make_run

@@ -21,6 +21,7 @@ from seatrial.report.html.page import page_parts
 from seatrial.report.markdown import summary_md
 from seatrial.report.terminal import print_report
 from seatrial.report.terminal_brief import shortened_names
+from seatrial.report.view.campaign import winners_sentence
 from seatrial.report.view.first_screen import Status, first_rows, headline, headline_text, key_findings
 from seatrial.report.view.problems import findings_lines
 from seatrial.report.write import summary_json
@@ -74,6 +75,10 @@ def test_a_pass_is_only_the_criteria() -> None:
     [
         ("the lowest p90/p50 (1.05) of the 2 indistinguishable groups at the top", "for the lowest p90/p50 (1.05); tied"),
         ("the lowest p90/p50, then the simplest setting, of the 3 indistinguishable groups at the top", "then the simplest setting; tied"),
+        (
+            "the simplest setting of the 2 of 9 tied groups closest to the best",
+            "for the simplest setting of the 2 of 9 tied groups closest",
+        ),
     ],
 )
 def test_the_headline_says_why_a_group_is_recommended(reason: str, shown: str) -> None:
@@ -133,7 +138,26 @@ def test_a_proven_winner_is_named_with_the_next_and_its_ratio() -> None:
     assert part.text.startswith("mb16_nw2, 1,270 samples/s") and "next mb16_nw0 at 0.985" in part.text
 
 
-@pytest.mark.parametrize("results", [unstable(), factory.results(), factory.empty_results()])
+def conditional() -> CampaignResults:
+    """A winner that nobody knows to have done the same work."""
+    ranking = dataclasses.replace(
+        factory.ranking(decided=True), condition="if a step is the same work in every group", condition_remedy="pass --samples-per-step"
+    )
+    return factory.with_groups(passed(*[stability(StabilityVerdict.STABLE, 1.0)] * 3, ranking=ranking))
+
+
+def test_a_winner_that_stands_under_a_condition_is_not_green() -> None:
+    results = conditional()
+    part = headline(results)[1]
+    assert (part.word, part.status) == ("winner", Status.OPEN)
+    clause = "if a step is the same work in every group"
+    assert f"samples/s ±1.0 %, {clause}: pass --samples-per-step" in part.text
+    assert f"winner mb16_nw2, {clause}" in headline_text(results)
+    assert any("winner, conditional" in line for line in printed(results))
+    assert f"{clause}: pass --samples-per-step." in winners_sentence(results)
+
+
+@pytest.mark.parametrize("results", [unstable(), factory.results(), factory.empty_results(), conditional()])
 def test_the_headline_is_the_same_everywhere(results: CampaignResults) -> None:
     page, markdown = Read(page_parts(page_data(results))["main"]).text, summary_md(results, CampaignPaths(Path("out")))
     terminal = " ".join(" ".join(printed(results, 200)).split())
@@ -259,8 +283,24 @@ def test_names_that_would_be_cut_alike_begin_where_they_differ() -> None:
     shown = shortened_names(["group", *names, names[0], "bs8"], 24)
     assert shown[0] == "group" and shown[-1] == "bs8" and shown[4] == shown[1], "one name, one text"
     assert len(set(shown[1:4])) == 3 and all(len(one) <= 24 for one in shown)
-    assert shown[3].startswith("…e_lr2e-4_")
+    assert shown[3] == "optimiz…_lr2e-4_weights…"
     assert shortened_names(["a" * 30 + "1", "b" * 30 + "2"], 9) == ["aaaa…aaa1", "bbbb…bbb2"]
+    # Two axes, of which one or the other may differ; and values that do not fit at all.
+    names = [f"architecture-variant-name-{one}_another-long-setting-name-{other}" for one in ("v1", "v2", "v13") for other in "xy"]
+    assert shortened_names(names, 21) == [f"archite…{one}_another…{other}" for one in ("v1", "v2", "v13") for other in "xy"]
+    assert len(set(shortened_names(names, 8))) == 6
+    paths = [f"config{'-' * number}{number}{'x' * 40}" for number in range(3)]
+    assert len(set(shortened_names(paths, 12))) == 3 and all(cell_len(one) <= 12 for one in shortened_names(paths, 12))
+
+
+def test_the_cause_of_a_failure_is_not_cut_away_by_long_names_and_advice_is_given_once() -> None:
+    name, action = "architecture-variant-name-v{}_another-long-setting-name", "Read the traceback in launcher.log."
+    causes = [{"cause": Cause.EXCEPTION, "detail": f"KeyError: 'k{at // 2}'", "action": action} for at in range(4)]
+    runs = [factory.measured(name.format(at), 1, how=Outcome.FAILED, **changes) for at, changes in enumerate(causes)]
+    results = dataclasses.replace(factory.results(), runs=tuple(runs))
+    lines = printed(results)
+    assert all(any(f"exception. KeyError: 'k{at}'" in line for line in lines) for at in range(2))
+    assert sum(action in line for line in lines) == 1
 
 
 def node_summary(number: int) -> GroupSummary:

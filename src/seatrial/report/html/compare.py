@@ -18,7 +18,7 @@ from seatrial.core.text import count, join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import CHART_TABLES, Columns
 from seatrial.records.comparison import Comparison, Relation
-from seatrial.report.comparison import APART, REACH, facts
+from seatrial.report.comparison import APART, REACH, facts, relation_text
 from seatrial.report.html import vega
 from seatrial.report.html.data import Chart, ChartData, PageData, Picks
 from seatrial.report.html.group_charts import figure_title
@@ -280,16 +280,18 @@ def _word(compared: Compared) -> Row:
     if not found:
         word, mark, style = NOT_COMPARED
         return {"text": word, "mark": mark, "style": style}
-    mark, style = MARKS[found[0]] if len(set(found)) == 1 else ("", "open")
+    conditions = [one.condition for one in compared.comparisons if one.condition]
+    mark, style = MARKS[found[0]] if len(set(found)) == 1 and not conditions else ("", "open")
     counts = [f"{found.count(relation)} {relation.value}" for relation in Relation if relation in found]
-    return {"text": found[0].value if len(found) == 1 else ", ".join(counts), "mark": mark, "style": style}
+    text = found[0].value if len(found) == 1 else ", ".join(counts)
+    return {"text": ", ".join([text, *conditions[:1]]), "mark": mark, "style": style}
 
 
 def _comparison(one: Comparison) -> Row:
-    mark, style = MARKS[one.relation]
+    mark, style = ("", "open") if one.condition else MARKS[one.relation]
     return {
         "sides": f"{one.b} against {one.a}",
-        "relation": one.relation.value,
+        "relation": relation_text(one),
         "mark": mark,
         "style": style,
         "reason": one.reason,

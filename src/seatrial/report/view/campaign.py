@@ -24,7 +24,7 @@ DEBUG_ON = "debug on"
 WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
 TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
 NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
-CONFOUNDED, DUPLICATE = "confounded", "duplicate"
+CONFOUNDED, DUPLICATE, CONDITIONAL = "confounded", "duplicate", "conditional"
 """Notes of a ranking row, in every report and in summary.json."""
 NOTE_TEXTS = {RECOMMENDED: "recommended, not proven"}
 """Notes that are longer for a reader than in summary.json."""
@@ -44,7 +44,9 @@ def ranking_rows(results: CampaignResults) -> list[RankedGroup]:
         places = enumerate(waiting, len(ranked) + 1)
         not_started = [RankedGroup(rank=rank, summary=group, can_win=False, reason=NOT_RUN) for rank, group in places]
         for row in (*ranked, *not_started):
-            rows.append(replace(row, note=_note(row, first if row.group == results.ranking.recommended else "", off_lane=off_lane)))
+            own = first if row.group == results.ranking.recommended else ""
+            is_conditional = bool(own and results.ranking.condition)
+            rows.append(replace(row, note=_note(row, own, off_lane=off_lane), is_conditional=is_conditional))
     return rows
 
 
@@ -81,7 +83,8 @@ def is_first(row: RankedGroup) -> bool:
 def note_with_debug(row: RankedGroup) -> str:
     """The note as summary.json has it: debug settings are named beside every figure measured with them, and so is what confounds it."""
     confounded = CONFOUNDED if row.confounded and row.can_win and row.note != CONFOUNDED else ""
-    return ", ".join(part for part in (row.note, confounded, DEBUG_ON if row.summary.debug else "") if part)
+    conditional = CONDITIONAL if row.is_conditional else ""
+    return ", ".join(part for part in (row.note, conditional, confounded, DEBUG_ON if row.summary.debug else "") if part)
 
 
 def note_text(row: RankedGroup) -> str:
@@ -129,6 +132,12 @@ def figure_text(results: CampaignResults, row: RankedGroup) -> str:
 def confounded_clause(results: CampaignResults) -> str:
     """`confounded by tower_graph`; '' where all else is equal."""
     return f"{CONFOUNDED} by {join_names(results.ranking.confounded_by)}" if results.ranking.confounded_by else ""
+
+
+def condition_clause(results: CampaignResults) -> str:
+    """`, if a step is the same work in every group: pass --samples-per-step`; '' where nothing is assumed."""
+    ranking = results.ranking
+    return f", {ranking.condition}: {ranking.condition_remedy}" if ranking.condition else ""
 
 
 def debug_clause(row: RankedGroup) -> str:
@@ -312,8 +321,9 @@ def _winner_clause(results: CampaignResults, chosen: RankedGroup) -> str:
         title = "Throughput winner" if is_throughput else f"Winner by {ranking.metric}"
         confounded = confounded_clause(results)
         mark = f", but {confounded}, which was allowed" if confounded else ""
-        return f"{title}: {group}, ahead of every other group by more than the noise{mark}."
+        return f"{title}: {group}, ahead of every other group by more than the noise{mark}{condition_clause(results)}."
     because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
+    because += condition_clause(results)
     return (
         f"No winner by {'throughput' if is_throughput else ranking.metric} is proven. {_unproven(results)}. Recommended: {group}{because}."
     )
@@ -349,7 +359,9 @@ def _latency_clause(results: CampaignResults) -> str:
     name = ranking.latency_winner or ranking.lowest_latency
     group = next((group for group in results.groups if group.group == name), None)
     if group is None:
-        return f"Latency winner: none. {why_no_tail(results) or 'No run has a timing window without its first step.'}"
+        # Scripts without timing points have no such figure, and nobody asked for it.
+        why = why_no_tail(results)
+        return f"Latency winner: none. {why}" if why else ""
     p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
     seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group.group]
     # Of runs that recorded forward and backward, timing points are sums of phases, else whole steps.
@@ -361,6 +373,8 @@ def _latency_clause(results: CampaignResults) -> str:
         else ""
     )
     same = "the same, " if name == ranking.recommended else ""
+    if ranking.latency_unlike:
+        return f"No latency winner: step times cannot be compared, as {ranking.latency_unlike}."
     if ranking.latency_winner is None:
         return f"No latency winner: {CONFOUNDED}, {ranking.latency_confounded}. Lowest latency: {same}{name}{value}."
     mark = f"; {CONFOUNDED}, which was allowed: {ranking.latency_confounded}" if ranking.latency_confounded else ""

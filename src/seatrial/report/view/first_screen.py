@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.core.text import count, join_names
-from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, WORLD_UNKNOWN
+from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, STEPS_START_OVER, WORLD_UNKNOWN
 from seatrial.records.measure import GroupStability, JitterCause, RankedGroup, StabilityVerdict
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
@@ -22,6 +22,8 @@ from seatrial.report.view import campaign, nodes, problems
 
 MOST_GROUPS = 10
 MOST_FINDINGS = 3
+LONGEST_LEAD = 40
+"""Of names of runs before what happened to them."""
 
 
 class Status(str, enum.Enum):
@@ -69,14 +71,16 @@ def headline(results: CampaignResults) -> tuple[HeadlinePart, HeadlinePart, Head
 
 
 def headline_text(results: CampaignResults) -> str:
-    """`PASS · no proven winner · platform unstable`; `… · no proven winner: confounded by tower_graph · …`."""
+    """`PASS · no proven winner · platform unstable`; `… · no proven winner: confounded by tower_graph · …`; `… · winner T32, if a step is
+    the same work in every group · …`."""
     confounded = campaign.confounded_clause(results)
     texts = []
     for part in headline(results):
         text = f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word
         text = f"{text}, {CONFOUNDED_ALLOWED}" if part.question == "verdict" and results.verdict.confounded else text
-        is_marked = confounded and part.word in (campaign.WINNER, NO_PROVEN_WINNER)
-        texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{confounded}" if is_marked else text)
+        marks = (confounded, results.ranking.condition) if part.word in (campaign.WINNER, NO_PROVEN_WINNER) else ()
+        marked = ", ".join(mark for mark in marks if mark)
+        texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{marked}" if marked else text)
     return " · ".join(texts)
 
 
@@ -124,13 +128,15 @@ def _winner(results: CampaignResults) -> HeadlinePart:
         reason = results.ranking.reason or "no group could be ranked."
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=NO_WINNER, text=_clause(reason))
     value, debug = campaign.figure_text(results, first), campaign.debug_clause(first)
+    condition = campaign.condition_clause(results)
     if first.note == campaign.WINNER:
         confounded = campaign.confounded_clause(results)
-        text = f"{first.group}, {value}{f', {confounded}' if confounded else ''}{_next(first, rows)}{debug}"
-        return HeadlinePart(question="winner", status=Status.GOOD, word=campaign.WINNER, text=text)
+        text = f"{first.group}, {value}{f', {confounded}' if confounded else ''}{condition}{_next(first, rows)}{debug}"
+        return HeadlinePart(question="winner", status=Status.OPEN if condition else Status.GOOD, word=campaign.WINNER, text=text)
     if first.note == campaign.ONLY_GROUP:
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=campaign.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
-    text = f"{_not_all_equal(results)}{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
+    only = f"; only {results.ranking.condition}" if condition else ""
+    text = f"{_not_all_equal(results)}{first.group} recommended{_why_unproven(results, first, rows)}{only}{debug}"
     return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
 
 
@@ -157,8 +163,9 @@ def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[R
         # Without an interval nothing was tested.
         return "; one run each: nothing is proven"
     if tied:
-        # Of which groups is in the next clause.
-        why = _clause(results.ranking.recommended_reason).split(" of the ")[0].rstrip(",")
+        # Of which groups is in the next clause, unless they are fewer than that one names.
+        why = _clause(results.ranking.recommended_reason)
+        why = why if " tied groups " in why else why.split(" of the ")[0].rstrip(",")
         return f"{f' for {why}' if why else ''}; tied with {join_names(tied, 2)}"
     if results.pending:
         return f"; {count(len(results.pending), 'run')} still to be run"
@@ -273,14 +280,21 @@ def _short_cause(cause: JitterCause) -> str:
 def key_findings(results: CampaignResults) -> list[KeyFinding]:
     """What matters most, first: failed runs, criteria that are not met, what weakens the ranking, other problems; those of one kind
     together."""
-    return [*_failed_runs(results), *_unmet_criteria(results), *_weak_ranking(results), *_problems(results), *_notes(results)]
+    found = [*_failed_runs(results), *_unmet_criteria(results), *_weak_ranking(results), *_problems(results), *_notes(results)]
+    first = {finding.action: at for at, finding in reversed(list(enumerate(found)))}
+    # The same advice once.
+    return [finding if first[finding.action] == at else replace(finding, action="") for at, finding in enumerate(found)]
 
 
 def _failed_runs(results: CampaignResults) -> Iterator[KeyFinding]:
+    """Long names of runs come last: they may be cut, and the cause may not."""
     for failure in problems.failures(results):
-        line = f" | {failure.telling[0].strip()}" if failure.telling else ""
-        text = f"{join_names(failure.runs)}: {failure.outcome} after {failure.after}, {failure.cause}. {failure.detail}".rstrip(". ")
-        yield KeyFinding(status=Status.BAD, text=f"{text}{line}", action=failure.action or next(iter(failure.remarks), ""))
+        names, line = join_names(failure.runs), f" | {failure.where}" if failure.where else ""
+        is_short = len(names) <= LONGEST_LEAD
+        who = names if is_short else count(len(failure.runs), "run")
+        cause = f"{who}: {failure.outcome}, {failure.cause}. {failure.detail}".rstrip(". ")
+        text = f"{cause}{line} ({'' if is_short else f'{names}; '}after {failure.after})"
+        yield KeyFinding(status=Status.BAD, text=text, action=failure.action or next(iter(failure.remarks), ""))
 
 
 def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
@@ -298,7 +312,7 @@ def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
 
 WEAKEN_RANKING = frozenset(
     {"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only", "too_few_steps", "buffered_output"}
-    | {WORLD_UNKNOWN, SMALLER_WORLD, OTHER_NETWORK}
+    | {WORLD_UNKNOWN, SMALLER_WORLD, OTHER_NETWORK, STEPS_START_OVER}
 )
 """Kinds of cautions without which a reader would take the ranking for more than it is, beside the ranking's own."""
 

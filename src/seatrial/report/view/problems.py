@@ -19,8 +19,7 @@ from seatrial.records.signatures.registry import fault_of
 from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
 from seatrial.report.text import figure, one_line
 
-PORT = re.compile(r"(\bport[ :=]+|\blocalhost:|\b\d{1,3}(?:\.\d{1,3}){3}:|\]:)\d{4,5}\b", re.IGNORECASE)
-"""`port 29501`, `localhost:29501`, `10.0.0.1:29501`, `[::1]:29501`; not the line number in `train.py:1200`."""
+FRAME = re.compile(r'File "[^"]+", line \d+')
 WHAT_FITS = "what_fits"
 """The kind of caution that is shown with the failures."""
 RUN_AGAIN = (
@@ -57,6 +56,13 @@ class Failure:
         return " to ".join(dict.fromkeys(format_duration(time_s) for time_s in times_s if time_s is not None))
 
     @property
+    def where(self) -> str:
+        """The innermost frame, or the most telling line that is not in the detail already."""
+        lines = [line.strip() for line in self.telling if line.strip() not in self.detail]
+        frames = [line for line in lines if FRAME.match(line)]
+        return next(iter([*frames[-1:], *lines[:1]]), "")
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """That the platform was at fault; what fits."""
         return (*([RUN_AGAIN] if self.fault == Fault.INFRASTRUCTURE.value else []), *self.fits)
@@ -66,14 +72,8 @@ def failures(results: CampaignResults) -> list[Failure]:
     """Failed current runs, those of one cause and message together."""
     together: dict[tuple[str, str, str], list[MeasuredRun]] = {}
     for run, ended in _failed(results):
-        together.setdefault((ended.outcome.value, ended.cause.value, _detail_without_ports(ended)), []).append(run)
+        together.setdefault((ended.outcome.value, ended.cause.value, ended.message), []).append(run)
     return [_failure(runs, results) for runs in together.values()]
-
-
-def _detail_without_ports(ended: RunOutcome) -> str:
-    """The message without ports, which every start chooses again: the run's own anywhere, others where they are called a port."""
-    detail = re.sub(rf"(?<!\d){ended.port}(?!\d)", "…", ended.detail) if ended.port else ended.detail
-    return PORT.sub(r"\1…", detail)
 
 
 def _failed(results: CampaignResults) -> Iterator[tuple[MeasuredRun, RunOutcome]]:

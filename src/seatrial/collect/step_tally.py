@@ -1,0 +1,209 @@
+"""The steps of a large log, read from end to end in bounded memory, with the format that its beginning and end have shown to fit.
+
+In: a file and the `Reading` of its beginning and end. Out: a `StepTally`: first and last step, number of lines, losses, how often the job
+or its numbers began anew. What counts as a step is what log_steps.number_steps, which needs all lines at once, counts.
+
+Lines that differ in digits only have their numbers at the same places: the format's expressions are searched once for each shape of line.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seatrial.collect.bounded_lines import line_blocks
+from seatrial.collect.log_evidence import SAME_DIGIT
+from seatrial.collect.log_steps import NAMED_EPOCH, Reading
+from seatrial.core.files import open_file
+from seatrial.core.log_lines import LARGEST_STEP, LOG_FORMATS, LONGEST_LINE, RANK_MARK, STEP_AND_LOSS, compile_patterns, parse_line
+from seatrial.core.text import MIB
+
+# The end of an attempt, where the step numbers begin anew after it.
+ATTEMPT_ENDS = re.compile(rb"Traceback \(most recent call last\):|\b(?:[Rr]estarting|[Rr]etrying|[Rr]esuming)\b")
+# Formats with all about a step in one line, and without a digit in their expressions.
+IN_ONE_LINE = {fmt.name: fmt for fmt in (*(LOG_FORMATS[name] for name in ("seed", "torchtitan", "nanogpt", "megatron")), STEP_AND_LOSS)}
+MAX_SHAPES = 20_000
+LONGEST_SHAPE = 1000
+# Bytes for which a line is read part by part: a progress bar, colours.
+ODD = (b"\r", b"\x1b")
+
+
+class StepTally:
+    """Follows step numbers, and keeps what a summary shows of them."""
+
+    def __init__(self, *, interval: int | None) -> None:
+        """`interval`: steps from one line to the next; None where numbers may not begin anew."""
+        self._interval = interval
+        self._newest: int | None = None
+        self._first_number = self._before = 0
+        self._epoch: int | None = None
+        self._is_broken_off = False
+        self.num_restarts = self.num_started_over = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self.first: int | None = None
+        self.last: int | None = None
+        self.num_lines = self.num_nan = 0
+        self.first_loss: float | None = None
+        self.last_loss: float | None = None
+        self.lowest_loss: float | None = None
+        self.nan_from: int | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """By the names that a summary has."""
+        names = ("first", "last", "num_lines", "first_loss", "last_loss", "lowest_loss", "nan_from", "num_nan", "num_restarts")
+        return {name: getattr(self, name) for name in (*names, "num_started_over")}
+
+    def break_off(self) -> None:
+        """A line says that an attempt ended, or that another one begins."""
+        self._is_broken_off = True
+
+    def take(self, number: int, loss: float | None, epoch: int | None) -> None:
+        """The next line with a step; `epoch` is the last that a line named."""
+        newest = self._newest
+        if newest is None:
+            self._first_number = number
+        elif number <= newest:
+            if number == newest or self._interval is None or number > self._first_number + self._interval:
+                # A late line of another process.
+                return
+            self._begin_anew(number, newest, is_epoch=epoch is not None and (self._epoch is None or epoch > self._epoch))
+        self._newest, self._epoch, self._is_broken_off = number, epoch, False
+        self.add(self._before + number, loss)
+
+    def _begin_anew(self, number: int, newest: int, *, is_epoch: bool) -> None:
+        self._first_number = number
+        if is_epoch:
+            self._before += newest + max(self._interval or 0, 1) - number
+            return
+        self._before = 0
+        if self._is_broken_off:
+            self._forget()
+            self.num_restarts, self.num_started_over = self.num_restarts + 1, 0
+        else:
+            self.num_started_over += 1
+
+    def add(self, step: int, loss: float | None) -> None:
+        """A step that counts."""
+        self.num_lines += 1
+        if self.last is None or step > self.last:
+            self.last = step
+        if self.first is None:
+            self.first = step
+        if loss is None:
+            return
+        if not math.isfinite(loss):
+            self.num_nan += 1
+            self.nan_from = step if self.nan_from is None else self.nan_from
+            return
+        self.nan_from = None
+        if self.first_loss is None:
+            self.first_loss = loss
+        self.last_loss = loss
+        if self.lowest_loss is None or loss < self.lowest_loss:
+            self.lowest_loss = loss
+
+
+class _Places(NamedTuple):
+    """What a line of one shape holds, and where."""
+
+    ends: bool = False
+    epoch: tuple[int, int] | None = None
+    step: tuple[int, int] | None = None
+    loss: tuple[int, int] | None = None
+
+
+NOTHING = _Places()
+
+
+def tally_steps(path: Path, reading: Reading) -> StepTally | None:
+    """The steps of all lines of the rank that was read; None for a format whose steps need several lines at once."""
+    if reading.name not in IN_ONE_LINE or reading.bar is not None:
+        return None
+    tally = StepTally(interval=reading.numbered.interval)
+    lines = _Lines(compile_patterns(IN_ONE_LINE[reading.name].lines), reading.rank)
+    with open_file(path) as source:
+        size = source.seek(0, 2)
+        source.seek(0)
+        for block in line_blocks(source, size, MIB):
+            for line in block.split(b"\n"):
+                lines.read(line, tally)
+    return tally
+
+
+class _Lines:
+    """Reads line by line, and remembers some thousands of shapes."""
+
+    def __init__(self, patterns: Sequence[re.Pattern[str]], rank: int | None) -> None:
+        self._patterns = patterns
+        self._mark = b"" if rank is None else b"[rank%d]:" % rank
+        self._own: dict[bytes, _Places | None] = {}
+        self._others: dict[bytes, _Places | None] = {}
+        self._epoch: int | None = None
+
+    def read(self, line: bytes, tally: StepTally) -> None:
+        is_own = line.startswith(self._mark) if self._mark else not line.startswith(b"[rank")
+        shapes = self._own if is_own else self._others
+        key = line.translate(SAME_DIGIT)
+        places = shapes.get(key, NOTHING)
+        if places is NOTHING and key not in shapes:
+            places = self._find(line, is_own=is_own)
+            if len(key) <= LONGEST_SHAPE:
+                if len(shapes) >= MAX_SHAPES:
+                    shapes.clear()
+                shapes[key] = places
+        if places is None:
+            self._read_parts(line, tally)
+        elif places is not NOTHING:
+            self._take(line, places, tally)
+
+    def _take(self, line: bytes, places: _Places, tally: StepTally) -> None:
+        if places.ends:
+            tally.break_off()
+        if places.epoch is not None:
+            self._epoch = int(line[places.epoch[0] : places.epoch[1]])
+        if places.step is not None:
+            number = int(line[places.step[0] : places.step[1]].replace(b",", b""))
+            loss = None if places.loss is None else float(line[places.loss[0] : places.loss[1]])
+            if number <= LARGEST_STEP:
+                tally.take(number, loss, self._epoch)
+
+    def _find(self, line: bytes, *, is_own: bool) -> _Places | None:
+        """None for an odd line, which is read part by part."""
+        if is_own and (not line.isascii() or any(byte in line for byte in ODD)):
+            return None
+        ends = ATTEMPT_ENDS.search(line) is not None
+        if not is_own:
+            return _Places(ends=True) if ends else NOTHING
+        text = line.decode("ascii")
+        mark = RANK_MARK.match(text)
+        begin = mark.end() if mark else 0
+        found: dict[str, tuple[int, int]] = {}
+        for pattern in self._patterns:
+            if match := pattern.search(text[begin : begin + LONGEST_LINE]):
+                spans = ((name, match.span(name)) for name in ("step", "loss") if name in pattern.groupindex and match[name] is not None)
+                found |= {name: (first + begin, last + begin) for name, (first, last) in spans}
+        epoch = NAMED_EPOCH.search(text, begin) if "poch" in text else None
+        places = _Places(ends=ends, epoch=epoch.span(1) if epoch else None, step=found.get("step"), loss=found.get("loss"))
+        return NOTHING if places == NOTHING else places
+
+    def _read_parts(self, line: bytes, tally: StepTally) -> None:
+        if ATTEMPT_ENDS.search(line):
+            tally.break_off()
+        for text in self._parts(line):
+            if named := NAMED_EPOCH.search(text):
+                self._epoch = int(named[1])
+            values, _ = parse_line(text, self._patterns)
+            if "step" in values:
+                tally.take(int(values["step"]), values.get("loss"), self._epoch)
+
+    def _parts(self, line: bytes) -> Iterator[str]:
+        """A carriage return ends one; what follows keeps the rank."""
+        for part in line.split(b"\r"):
+            text = part.decode("utf-8", errors="replace")
+            mark = RANK_MARK.match(text)
+            yield text[mark.end() :] if mark else text
