@@ -66,7 +66,7 @@ OWN_FILES = re.compile(
 )
 # Settings that make two trainings different: neither may resume the other. The last two are no settings: see `decisive_settings`.
 SAME = (
-    "model", "dataset", "subset_size", "seq_len", "steps", "micro_batch", "grad_accum", "lr", "packing", "loss_on", "recipe", "append_eos",
+    "model", "dataset", "subset_size", "seq_len", "micro_batch", "grad_accum", "lr", "packing", "loss_on", "recipe", "append_eos",
     "use_lora", "lora_r", "lora_alpha", "lora_dropout", "precision", "seed", "template", "tokenised",
 )  # fmt: skip
 COMPILING = "compiling the fused kernels: the first step takes some seconds longer (10 to 17 s on an H200)"
@@ -156,6 +156,10 @@ class Training:
         current = {**decisive_settings(self.settings, self.formats.precision.effective, self.rows.name), "world_size": world_size}
         same = {name: current[name] for name in (*SAME, "world_size")}
         check_same(checkpoint, same, "start over (resume_from=null, or --from-start)")
+        planned = checkpoint.info.settings.get("steps", self.settings.steps)
+        if planned != self.settings.steps:
+            # A longer training is the one change that users want of a training; its schedule is another from here on.
+            self.say(f"caution: goes on to step {self.settings.steps}, not {planned}: the learning rate now falls to 0 at the new end")
         return checkpoint
 
     @property

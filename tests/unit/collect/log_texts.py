@@ -7,6 +7,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "recorded" / "failures"
 # File → (entry, part of its line).
 RECORDED_SIGNATURES = {
+    "activate_failed": ("activate_failed", "item 2 of activate in site.yaml failed with exit code 1"),
     "batch_shell": ("batch_shell", "set: Illegal option -o pipefail"),
     "bus_error": ("bus_error", "4003 Bus error (core dumped) python train.py"),
     "cache_race": ("cache_race", "cache-4f1c0d9a77b2e3aa.arrow"),

@@ -226,11 +226,17 @@ def test_resuming_a_finished_run_trains_no_further_step(by_hand, tmp_path, capsy
 
 @pytest.mark.parametrize(
     "change",
-    [{"lora_alpha": 8}, {"lora_dropout": 0.1}, {"recipe": "seed"}, {"append_eos": False}, {"lr": 1.0}, {"steps": 3}, {"precision": "bf16"}],
+    [{"lora_alpha": 8}, {"lora_dropout": 0.1}, {"recipe": "seed"}, {"append_eos": False}, {"lr": 1.0}, {"precision": "bf16"}],
 )
 def test_what_changes_the_mathematics_is_no_resumption(change, finished, by_hand):
     with pytest.raises(StartupError, match=f"was saved with {next(iter(change))} "):
         by_hand("resumed", resume_from=str(finished), **change)
+
+
+def test_a_training_goes_on_to_more_steps_and_says_what_that_changes(finished, by_hand, tmp_path, capsys):
+    assert by_hand("longer", resume_from=str(finished), steps=4)["first_step"] == 2
+    assert "goes on to step 4, not 2: the learning rate now falls to 0 at the new end" in capsys.readouterr().out
+    assert column(tmp_path / "longer", "step") == [2, 3]
 
 
 @pytest.fixture(scope="module")

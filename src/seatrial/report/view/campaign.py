@@ -359,8 +359,8 @@ def _latency_clause(results: CampaignResults) -> str:
     name = ranking.latency_winner or ranking.lowest_latency
     group = next((group for group in results.groups if group.group == name), None)
     if group is None:
-        # Scripts without timing points have no such figure, and nobody asked for it.
-        why = why_no_tail(results)
+        # A latency winner is the procedure's; who sweeps a script did not ask for one.
+        why = why_no_tail(results) if any(not run.attempt.spec.workload.script for run in results.counted) else ""
         return f"Latency winner: none. {why}" if why else ""
     p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
     seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group.group]
