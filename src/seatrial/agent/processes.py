@@ -49,6 +49,7 @@ KILL_ALL_TIMEOUT_S = 2.0
 FIRST_LOOK_S = 0.2
 LONGEST_LOOK_S = 3.0
 LONGEST_LOOK_WITH_RANKS_S = 30.0
+LOOKS_FOR_CONNECTIONS = 20
 MOST_RANKS_SEEN = 1_000_000
 # Beside those that the probe reads: MPICH's and Intel MPI's, Horovod's.
 SEEN_VARIABLES = (*RANK_VARIABLES, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"), ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"))
@@ -209,7 +210,9 @@ class RankObserver:
         """Read the variables if it is time, and write what is new."""
         if now < self.look_at:
             return
-        longest_s = LONGEST_LOOK_WITH_RANKS_S if self._seen.world_sizes else LONGEST_LOOK_S
+        # Ranks may connect long after their start, and a short run end soon after that.
+        is_settled = self._seen.world_sizes and (self._seen.connections or self._seen.looks > LOOKS_FOR_CONNECTIONS)
+        longest_s = LONGEST_LOOK_WITH_RANKS_S if is_settled else LONGEST_LOOK_S
         self.look_at, self._wait_s = now + self._wait_s, min(2 * self._wait_s, longest_s)
         seen, pids = self._seen, self._tree.read() or {}
         variables = {pid: self._variables(pid) for pid in pids}
