@@ -28,6 +28,7 @@ from seatrial.records.work_settings import (
     WorkSetting,
     is_harmless,
     is_likely_size,
+    is_rank_count,
     work_settings,
     work_unit,
 )
@@ -194,12 +195,16 @@ def _unclear(a: _Work, b: _Work) -> tuple[str, ...]:
         return ()
 
     def is_known(name: str) -> bool:
+        if is_rank_count(name):
+            # Ranks that nobody saw may each have a batch of their own.
+            return a.world_size != b.world_size
         return is_harmless(name) or (bool(work_unit(name)) and not is_typed_alike)
 
     varied = dict.fromkeys([*a.varied, *b.varied])
     differing = {name: (a.varied.get(name), b.varied.get(name)) for name in varied if a.varied.get(name) != b.varied.get(name)}
     options = {name: (a.options.get(name), b.options.get(name)) for name in a.options if name not in varied}
-    known = {pair for name, pair in options.items() if is_known(name)}
+    # An axis is known by the options that it sets, where all of them are.
+    known = {pair for name, pair in options.items() if is_known(name)} - {pair for name, pair in options.items() if not is_known(name)}
     return tuple(name for name, pair in differing.items() if not is_known(name) and pair not in known)
 
 

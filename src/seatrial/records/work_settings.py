@@ -46,7 +46,9 @@ _PATTERNS = (
         SAMPLES,
         re.compile(
             r"^(?!(?:eval|val|test|prefetch|log)_)(?:\w+_)?(?:(?:m?bs|gbs|bsz|(?:micro_?)?batch(?:_?size)?|batch_tokens)(?:_per_\w+)?"
-            r"|accum(?:ulat[a-z]+)?(?:_steps|_iter)?)$|^mb$",
+            r"|accum(?:ulat[a-z]+)?(?:_steps|_iter)?"
+            r"|(?:samples|images|imgs|seqs|sequences|examples|clips|rows|docs|tokens)_per_(?:gpu|device|node|rank|replica|core|worker|step|iter"
+            r"|iteration|batch|process))$|^mb$",
             re.IGNORECASE,
         ),
     ),
@@ -61,15 +63,28 @@ _WHOLE_NAMES = {
 # only in capitals, as in papers. Whatever is counted, tokens/s is a way out that the user can type.
 _LIKELY_NAMES = ("T", "L", "size", "sz", "win", "window", "n_seq", "num_seq", "n_points", "num_points", "points", "samples_len", "span")
 # Known not to change the work of a sample or a step: how data is loaded, how ranks communicate, how numbers are held, the model, the
-# optimiser, where it runs, where it writes.
+# optimiser, where it runs, where it writes. What names the data, the configuration or the shape of parallelism may change it.
 _HARMLESS = re.compile(
-    r"(?:^|_)(?:lr|wd|eps|betas?|amp|nw|half|comm|heads?|ib|opt|gc|jit|aug|bias|norm|act|lora|node|host|gpu|device|out|tag|name)(?:_|$)"
-    r"|workers|prefetch|pin_mem|persist|shuffle|thread|omp_|numa|affinity"
+    r"(?:^|_)(?:lr|wd|eps|betas?|amp|nw|half|comm|heads?|ib|opt|gc|jit|bias|norm|act|lora|tag|pin|quant|impl|mmap|autocast|async|sync_?bn)(?:_|$)"
+    r"|^(?:node|host|hostname|gpu|gpu_ids?|device|out|output|run_name|exp_name|experiment|profile|loader)$"
+    r"|(?:^|_)(?:out|output|log|cache|ckpt|save|run|work|tmp|temp)_?(?:dir|path|folder|file)$|_every$|_interval$|_freq$"
+    r"|workers|prefetch|pin_mem|persist|shuffle|thread|omp_|numa|affinity|non_?blocking|alloc"
     r"|learning_rate|decay|momentum|warmup|schedul|seed|dropout|grad_clip|clip_grad|precision|dtype|bf16|fp16|fp8|fp32|tf32|compile|fuse"
-    r"|cudnn|benchmark|determin|zero|stage|offload|bucket|overlap|nccl|gloo|backend|ddp|fsdp|shard|socket|p2p|allreduce|attn|attention|sdpa"
-    r"|flash|kernel|checkpoint|recompute|remat|optim|foreach|capturable|graph|channels_last|d_model|hidden|layers?$|embd|ffn|mlp|depth"
-    r"|vocab|expert|ranks|nproc|num_gpus|num_processes|world_size|cuda_|torch_|log_|debug|profile|temperature|weight|smoothing|_every$|_dir$"
-    r"|_path$",
+    r"|cudnn|benchmark|determin|zero|offload|bucket|overlap|nccl|gloo|backend|ddp|fsdp|shard|socket|p2p|allreduce|attn|attention|sdpa"
+    r"|flash|kernel|checkpoint|ckpt|recompute|remat|optim|foreach|capturable|cuda_?graph|channels_last|d_model|hidden|layers?$|embd|ffn|mlp"
+    r"|depth|vocab|expert|cuda_|torch_|log_|debug|temperature|weight|smoothing",
+    re.IGNORECASE,
+)
+# Words of an amount, whatever else is in the name (`samples_per_gpu`, `attention_len`), but for amounts of something else.
+_AMOUNT = re.compile(
+    r"_per_|(?:^|_)(?:samples?|images?|imgs?|tokens?|seqs?|sequences?|examples?|items?|rows?|docs?|clips?|frames?|views?|crops?|points?|rays"
+    r"|len|lengths?|augs?|num_aug)(?:_|$)"
+    r"|(?<!bucket)(?<!hidden)(?<!vocab)(?<!cache)(?<!pool)(?<!kernel)(?<!shard)(?<!group)(?<!ffn)(?<!mlp)(?<!embd)(?<!head)_size$",
+    re.IGNORECASE,
+)
+# How many ranks there are: known where the ranks that were seen differ too.
+_RANK_COUNT = re.compile(
+    r"(?:^|_)(?:ranks?|nproc(?:_per_node)?|(?:num|n)_?(?:gpus|processes|procs|ranks|nodes|devices)|world_?size|gpus|nodes|nnodes)$",
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"(?:--?|\+{0,2})(?P<name>[A-Za-z][\w.-]*)=(?P<value>.*)", re.DOTALL)
@@ -122,7 +137,12 @@ def is_likely_size(name: str) -> bool:
 
 def is_harmless(name: str) -> bool:
     """Whether a setting of this name is known to change neither the size of a sample nor the number of samples in a step."""
-    return not _unit_of(name) and _HARMLESS.search(name.rpartition(".")[2].replace("-", "_")) is not None
+    plain = name.rpartition(".")[2].replace("-", "_")
+    return not _unit_of(name) and _HARMLESS.search(plain) is not None and _AMOUNT.search(plain) is None
+
+
+def is_rank_count(name: str) -> bool:
+    return _RANK_COUNT.search(name.rpartition(".")[2].replace("-", "_")) is not None
 
 
 def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIABLES) -> dict[str, str]:
@@ -139,6 +159,18 @@ def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIA
     split = (_joined_substitutions(_words(text)) if _VARIABLE.fullmatch(word) else [text] for word, text in expanded)
     words = [part for parts in split for part in parts]
     return dict(_options(words))
+
+
+def other_arguments(argv: Sequence[str]) -> list[str]:
+    """The words of a command line that are neither an option nor its value."""
+    words = [word for one in argv for word in _words(one)]
+    found, is_value = [], False
+    for word in words:
+        is_flag = _FLAG.fullmatch(word) is not None
+        if not is_flag and not is_value and not _OPTION.fullmatch(word):
+            found.append(word)
+        is_value = is_flag
+    return found
 
 
 def options_set_by_shell(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIABLES) -> frozenset[str]:

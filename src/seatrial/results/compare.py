@@ -21,15 +21,17 @@ from seatrial.core.errors import CampaignError, RefusedError, UsageError, did_yo
 from seatrial.core.text import SHORT_HASH_DIGITS
 from seatrial.history.rows import history_path, read_history
 from seatrial.machine.provenance import fingerprint_facts
-from seatrial.machine.secrets import mask
+from seatrial.machine.secrets import mask, mask_argv
 from seatrial.records.caution import Scalar
 from seatrial.records.comparison import ComparedGroup, ComparedRun
 from seatrial.records.measure import GroupSummary, setting_text
-from seatrial.records.plan import SENTINEL, CampaignPlan
+from seatrial.records.plan import SENTINEL, CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
+from seatrial.records.work_settings import other_arguments, typed_settings
 from seatrial.results.gather import read_campaign_at
 
 HISTORY_PREFIX = "history:"
+ARGUMENTS = "arguments"
 # The rest of the fingerprint is what runs on it: commit, packages, Python, tuning variables.
 MACHINE_FACTS = ("host", "platform", "cpu", "cpu_count", "container", "gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version")
 NO_GPU_FACTS = ("gpu_name", "driver_version")
@@ -327,7 +329,19 @@ def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:
     spec = run.attempt.spec if run else None
     fixed: Mapping[str, Scalar] = spec.settings if spec else {}
     settings = {name: _masked_text(name, value) for name, value in {**fixed, **summary.axes}.items()}
+    if spec and spec.workload.script:
+        settings = {**_typed(spec, settings), **settings}
     return settings | {f"env.{name}": mask(name, value) for name, value in (spec.env.items() if spec else ())}
+
+
+def _typed(spec: RunSpec, settings: Mapping[str, str]) -> dict[str, str]:
+    """What the command line of a script says beside the plan's settings: its options, and its other arguments as one text."""
+    argv = [argument.replace(spec.run, "{run}") for argument in mask_argv(spec.workload.args)]
+    named = {value: f"{{{name}}}" for name, value in settings.items() if value}
+    found = {name: _masked_text(name, value) for name, value in typed_settings(argv, spec.env).items()}
+    found = {name: value for name, value in found.items() if value not in named}
+    others = " ".join(named.get(word, word) for word in other_arguments(argv))
+    return {**found, **({ARGUMENTS: others} if others else {})}
 
 
 def _masked_text(name: str, value: Scalar) -> str:

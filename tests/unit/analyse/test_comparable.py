@@ -187,8 +187,21 @@ def test_the_option_that_an_axis_sets_says_what_it_is() -> None:
     a, b = script("a", 0.02, {"x": 1}), script("b", 0.03, {"x": 2})
     named = [replace(group, requested={"x": value, "lr": value}) for group, value in ((a, "1"), (b, "2"))]
     assert rank_groups(named, "throughput").condition == ""
-    unnamed = [replace(group, requested={"x": value, "y": value, "lr": "1"}) for group, value in ((a, "1"), (b, "2"))]
-    assert rank_groups(unnamed, "throughput").condition
+    # One that is known says nothing about another that it sets as well.
+    for others in ({"lr": "1"}, {"lr": None}):
+        unnamed = [
+            replace(group, requested={"x": value, "y": value, **{name: fixed or value for name, fixed in others.items()}})
+            for group, value in ((a, "1"), (b, "2"))
+        ]
+        assert rank_groups(unnamed, "throughput").condition
+
+
+def test_ranks_that_nobody_saw_leave_the_work_of_a_step_open() -> None:
+    groups = [script("a", 0.02, {"nproc": 1}), script("b", 0.03, {"nproc": 3})]
+    assert rank_groups(groups, "throughput").condition
+    seen = [replace(group, seed={**group.seed, "world_size": ranks}) for group, ranks in zip(groups, (1, 3), strict=True)]
+    found = rank_groups(seen, "throughput")
+    assert (found.winner, found.condition) == (None, "") and "the number of ranks (1 → 3) differs" in found.cautions[0].text
 
 
 def test_a_comparison_states_its_condition_first() -> None:
@@ -304,7 +317,7 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
             SAMPLES,
             "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps",
         ),
-        (SAMPLES, "ga gbs train_batch_size_per_gpu tokens_per_batch"),
+        (SAMPLES, "ga gbs train_batch_size_per_gpu tokens_per_batch samples_per_gpu imgs_per_gpu seqs_per_device tokens_per_gpu"),
         ("", "t l lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
         (
             "",
@@ -400,6 +413,12 @@ def test_a_value_may_reach_the_script_through_a_shell(argv: list[str]) -> None:
     ("harmless", "names"),
     [
         (True, "num_workers lr env.NCCL_ALGO zero_stage d_model precision compile n_layers adam_eps opt node lora_r out_dir temperature"),
+        (True, "attn_impl hidden_size bucket_size autocast non_blocking sync_bn save_interval allocator grad_ckpt cuda_graph log_file"),
+        # An amount of something, or what may name another amount: the data, the configuration, the shape of parallelism.
+        (
+            False,
+            "samples_per_gpu nodes_per_graph graph_size num_aug out_len attention_len data_path dataset_name config_name tp nproc ranks",
+        ),
         (False, "s b width chunk_size window_size accum_steps bs batch seq_len steps size duration T L l t variant cfg"),
     ],
 )

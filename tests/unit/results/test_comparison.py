@@ -59,6 +59,20 @@ def test_a_group_with_all_that_a_comparison_reads(out: Path) -> None:
     assert group.settings == {"variant": "slow"}
 
 
+def test_the_command_line_of_a_script_is_among_its_settings(out: Path) -> None:
+    """Two campaigns may differ in nothing else."""
+    found = read_campaign_at(out)
+    args = ("32", "slow", "--rays", "8", "--variant=slow", "--log", "slow_r1.txt", "--hub-token", "hf_abcdefghijklmnop")
+    runs = []
+    for run in found.runs:
+        workload = dataclasses.replace(run.attempt.spec.workload, module=None, script="po.py", args=args)
+        spec = dataclasses.replace(run.attempt.spec, run="slow_r1" if run.attempt.spec.group == "slow" else "x", workload=workload)
+        runs.append(dataclasses.replace(run, attempt=dataclasses.replace(run.attempt, spec=spec)))
+    settings = compared_group(dataclasses.replace(found, runs=tuple(runs)), "slow").settings
+    assert (settings["variant"], settings["rays"], settings["arguments"]) == ("slow", "8", "32 {variant}")
+    assert settings["log"] == "{run}.txt" and "hf_abc" not in str(settings)
+
+
 def test_only_runs_that_count_are_in_it(tmp_path: Path) -> None:
     campaign = read_campaign_at(write_compared(tmp_path / "o", {"a": FAST, "b": SLOW}, failed=["b_r2"]).folder)
     group = compared_group(campaign, "b")
