@@ -14,10 +14,12 @@ from seatrial.machine import host
 from seatrial.machine.slurm import Answer
 from seatrial.preflight import slurm
 from seatrial.preflight.definitions import Need
+from seatrial.preflight.slurm_smoke import NodeTask, try_jobs
 from seatrial.records.plan import SLURM, ContainerSpec, PlaceSpec, SiteSpec, SlurmSpec, WorkloadSpec
 from tests.unit.analyse import factory
 
 NO_CONFIGURATION = "sinfo: error: fetch_config: DNS SRV lookup failed\nsinfo: fatal: Could not establish a configuration source"
+ACTIVATE_FAILED = "seatrial: item 1 of activate in site.yaml failed with exit code 1"
 NO_CONTROLLER = "sinfo: error: Unable to contact slurm controller (connect failure)"
 
 
@@ -141,3 +143,21 @@ def test_the_doctors_tasks_are_started_as_ranks_are(tmp_path: Path) -> None:
     inside = node_task(replace(place, slurm=SlurmSpec(container=image)), site, tmp_path)
     assert inside.argv[0] == "/usr/bin/python3" and "--container-image=lab/torch:1" in inside.srun_options and inside.activation
     assert node_task(place, None, tmp_path).variables == {}
+
+
+@pytest.mark.parametrize(
+    ("stderr", "found"),
+    [
+        (
+            f"no module cuda\n{ACTIVATE_FAILED}\nsrun: error: node2: task 1: Exited with exit code 1\n",
+            f"on node2: no module cuda; {ACTIVATE_FAILED}",
+        ),
+        (f"{ACTIVATE_FAILED}\n", ACTIVATE_FAILED),
+        ("srun: error: Unable to allocate resources: Requested nodes are busy", "Requested nodes are busy"),
+    ],
+)
+def test_the_node_whose_activation_failed_is_named(stderr: str, found: str, tmp_path: Path) -> None:
+    task = NodeTask(argv=("python",), activation=("bash",))
+    place = PlaceSpec(kind=SLURM, nodes=2, slurm=SlurmSpec())
+    (check,) = try_jobs(place, tmp_path, task, lambda *_, **__: Answer(returncode=1, stderr=stderr))
+    assert not check.ok and check.found.endswith(found)
