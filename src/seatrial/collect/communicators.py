@@ -126,7 +126,7 @@ def are_connected(attempt: AttemptPaths, ranks: int) -> bool:
     """
     ends, listeners = _read_sockets(attempt)
     # Both ends must have been seen: where an address is translated on the way, or a look came too late, nothing is known.
-    links = [(end, rank, ends[other]) for end, rank in ends.items() if (other := (end[0], end[2], end[1])) in ends]
+    links = [(end, rank, ends[far]) for end, rank in ends.items() if (far := (end[0], end[2], end[1])) in ends]
     joined = {rank: {rank} for rank in range(ranks)}
     links = [(end, rank, other) for end, rank, other in links if rank != other and {rank, other} <= joined.keys()]
     is_star = bool(links) and bool(set.intersection(*({(host, local), (host, remote)} for (host, local, remote), _, _ in links)))
