@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.core.errors import did_you_mean
-from seatrial.core.paths import TRIAL_PREFIX
+from seatrial.core.paths import TRIAL_PREFIX, CampaignPaths
 from seatrial.core.shell import find_on_path
 from seatrial.core.text import count, format_duration, join_names
 from seatrial.machine import host, slurm
@@ -215,7 +215,16 @@ def _visible(folder: Path, shared: str) -> Check:
         return VISIBLE.result(False, f"{folder} is on {mount}, in this host's memory ({kind})")
     if kind in host.SHARED_FILE_SYSTEMS:
         return VISIBLE.result(True, f"{mount} ({kind})")
+    if job_wrote := _started_by_a_node(CampaignPaths(folder.absolute())):
+        return VISIBLE.result(True, f"{folder} is on {mount} ({kind or 'unknown'}), and jobs have written to it ({job_wrote})")
     return VISIBLE.result(False, f"{folder} is on {mount} ({kind or 'unknown'}): unknown whether the nodes have it too", refuses=False)
+
+
+def _started_by_a_node(paths: CampaignPaths) -> str:
+    """A file of an earlier job in this folder that the job's own node wrote, relative to it; empty where there is none."""
+    # Without a script it is of `allocation: current`, whose program may run on the login node (salloc).
+    jobs = itertools.chain((attempt for run in paths.runs() for attempt in run.attempts()), paths.allocation_jobs())
+    return next((str(job.job_start.relative_to(paths.folder)) for job in jobs if job.job_script.exists() and job.job_start.exists()), "")
 
 
 def look_from_nodes(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.doctor import node_task
+from seatrial.cli.doctor import node_task, without_unknown_folder
 from seatrial.machine import host
 from seatrial.machine.slurm import Answer
 from seatrial.preflight import slurm
-from seatrial.preflight.definitions import Need
+from seatrial.preflight.definitions import Need, Section
 from seatrial.preflight.slurm_smoke import NodeTask, try_jobs
 from seatrial.records.plan import SLURM, ContainerSpec, PlaceSpec, SiteSpec, SlurmSpec, WorkloadSpec
 from tests.unit.analyse import factory
@@ -185,3 +185,17 @@ def test_the_node_whose_activation_failed_is_named(stderr: str, found: str, tmp_
     place = PlaceSpec(kind=SLURM, nodes=2, slurm=SlurmSpec())
     (check,) = try_jobs(place, tmp_path, task, lambda *_, **__: Answer(returncode=1, stderr=stderr))
     assert not check.ok and check.found.endswith(found)
+
+
+@pytest.mark.parametrize("started", ["base_r1/attempt-1/job_start.json", ""])
+def test_a_folder_that_a_job_has_written_to_is_seen_by_nodes(started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "file_system_and_mount", lambda path: ("ext4", "/"))
+    (tmp_path / "base_r1" / "attempt-1").mkdir(parents=True)
+    (tmp_path / "base_r1" / "attempt-1" / "job_start.json").write_text("{}")
+    if started:
+        (tmp_path / started).with_name("job.sbatch").write_text("")
+    check = next(slurm.check_slurm(Need(output=tmp_path, jobs=(PlaceSpec(kind=SLURM),))))
+    assert (check.name, check.ok, started in check.found) == (slurm.VISIBLE.name, bool(started), True)
+    sections = (Section(subject="Slurm", checks=(check, slurm.FOUND.result(True, "in PATH"))),)
+    kept = [one.name for section in without_unknown_folder(sections) for one in section.checks]
+    assert kept == ([slurm.VISIBLE.name] if started else []) + [slurm.FOUND.name]
