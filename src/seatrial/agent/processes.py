@@ -40,7 +40,7 @@ from seatrial.machine.processes import (
 )
 from seatrial.records.codec import to_json
 from seatrial.records.events import RANK_VARIABLES
-from seatrial.records.launch import COMMAND_LAUNCHERS, AgentOrder, ObservedRanks, RankConnection
+from seatrial.records.launch import COMMAND_LAUNCHERS, AgentOrder, ObservedRanks, RankConnection, RankListener
 
 # For an agent that failed itself.
 KILL_ALL_TIMEOUT_S = 2.0
@@ -211,13 +211,15 @@ class RankObserver:
         if now < self.look_at:
             return
         # Ranks may connect long after their start, and a short run end soon after that.
-        is_settled = self._seen.world_sizes and (self._seen.connections or self._seen.looks > LOOKS_FOR_CONNECTIONS)
+        has_sockets = self._seen.connections and self._seen.listening
+        is_settled = self._seen.world_sizes and (has_sockets or self._seen.looks > LOOKS_FOR_CONNECTIONS)
         longest_s = LONGEST_LOOK_WITH_RANKS_S if is_settled else LONGEST_LOOK_S
         self.look_at, self._wait_s = now + self._wait_s, min(2 * self._wait_s, longest_s)
         seen, pids = self._seen, self._tree.read() or {}
         variables = {pid: self._variables(pid) for pid in pids}
         ranks = {pid: found for pid in pids if (found := self._rank_of(variables[pid])) is not None}
         argvs = {pid: read_argv(pid, self._proc) for pid in pids}
+        connections, listening = self._sockets({pid: rank for pid, (rank, _) in ranks.items() if rank is not None}, variables)
         self._seen = ObservedRanks(
             world_sizes=tuple(sorted({*seen.world_sizes, *(size for _, size in ranks.values())})),
             ranks=tuple(sorted({*seen.ranks, *(rank for rank, _ in ranks.values() if rank is not None)})),
@@ -225,7 +227,8 @@ class RankObserver:
             spawned=max(seen.spawned, sum(any(SPAWNED in argument for argument in argv[:4]) for argv in argvs.values())),
             looks=seen.looks + 1,
             forked=seen.forked if ranks or (forked := self._num_forked(pids, argvs)) is None else forked,
-            connections=self._connections({pid: rank for pid, (rank, _) in ranks.items() if rank is not None}, variables),
+            connections=connections,
+            listening=listening,
         )
         if self._written is None or replace(self._seen, looks=self._written.looks) != self._written:
             self.write()
@@ -236,15 +239,20 @@ class RankObserver:
             write_json(self._path, to_json(self._seen))
             self._written = self._seen
 
-    def _connections(self, ranks: Mapping[int, int], variables: Mapping[int, Mapping[str, str]]) -> tuple[RankConnection, ...]:
+    def _sockets(
+        self, ranks: Mapping[int, int], variables: Mapping[int, Mapping[str, str]]
+    ) -> tuple[tuple[RankConnection, ...], tuple[RankListener, ...]]:
         """With those seen before. A connection to the rendezvous proves no group: ranks may meet there and train alone."""
-        found = set(self._seen.connections)
+        connections, listening = set(self._seen.connections), set(self._seen.listening)
         for pid, rank in ranks.items():
             meets_at = f":{variables[pid].get(RENDEZVOUS_PORT, 'unknown')}"
-            for local, remote in read_connections(pid, self._proc):
+            connected, listens_at = read_connections(pid, self._proc)
+            for local, remote in connected:
                 if not local.endswith(meets_at) and not remote.endswith(meets_at):
-                    found.add(RankConnection(rank=rank, local=local, remote=remote))
-        return tuple(sorted(found, key=lambda one: (one.rank, one.local, one.remote)))[:MOST_CONNECTIONS]
+                    connections.add(RankConnection(rank=rank, local=local, remote=remote))
+            listening |= {RankListener(rank=rank, at=at) for at in listens_at if not at.endswith(meets_at)}
+        by_rank = sorted(connections, key=lambda one: (one.rank, one.local, one.remote))
+        return tuple(by_rank[:MOST_CONNECTIONS]), tuple(sorted(listening, key=lambda one: (one.rank, one.at))[:MOST_CONNECTIONS])
 
     def _num_forked(self, processes: Mapping[int, ProcessStat], argvs: Mapping[int, Sequence[str]]) -> int | None:
         """Processes that a Python process forked and that do its work while it waits; None where none has several."""

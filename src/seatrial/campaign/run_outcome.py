@@ -9,6 +9,7 @@ tables, which are passed on: there, everything that is or looks like a secret is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from seatrial.core import files
 from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
+from seatrial.core.shell import ACTIVATED_LINE
 from seatrial.machine.processes import STOPPED
 from seatrial.machine.secrets import collect_secrets, mask_lines, mask_text
 from seatrial.observe.communicators import world_at_end
@@ -38,6 +40,10 @@ FAILURE_TAIL_LINES = 80
 # Of a rank: its `stop`, and enough before that to know whether it took steps.
 LAST_EVENTS = 50
 TAIL_BYTES = 200_000
+ACTIVATE_FAILED = "activate_failed"
+MOST_SAID = 300
+# Who printed a line of a log's tail.
+_FROM = re.compile(r"^(?:\[(?:host [^\]]+|rank\d+)\]: ?)+")
 
 
 def outcome_of(
@@ -73,13 +79,15 @@ def outcome_of(
     signature_id = stall.cause.value if stall.cause else judged.signature
     node = None if stall.rank is None else node_of_rank(NodesRecord(nodes=ending.nodes), stall.rank)
     host = (host or (node.name if node else "")) if failed else ""
+    log_tail = tuple(last_lines(attempt, FAILURE_TAIL_LINES, TAIL_BYTES, host)) if failed else ()
+    said = said_before(log_tail) if signature_id == ACTIVATE_FAILED else ""
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
         hash=spec.hash,
         outcome=judged.outcome,
         cause=stall.cause or judged.cause,
-        detail=with_host(f"{judged.detail}{stall.clause}", host),
+        detail=with_host(f"{judged.detail}{said}{stall.clause}", host),
         action=name_options(with_host_log(stall.action or judged.action, host, ending.nodes), spec),
         exit_code=ending.returncode,
         started_t=started_t,
@@ -87,7 +95,7 @@ def outcome_of(
         duration_s=ending.elapsed_s,
         port=port,
         killed=ending.killed,
-        log_tail=tuple(last_lines(attempt, FAILURE_TAIL_LINES, TAIL_BYTES, host)) if failed else (),
+        log_tail=log_tail,
         rank=stall.rank if stall.rank is not None or found is None else found.rank,
         phase=stall.phase,
         host=host,
@@ -98,6 +106,14 @@ def outcome_of(
         excerpt=found.excerpt if found else (),
         may_have_failed=may_have_failed,
     )
+
+
+def said_before(tail: Sequence[str]) -> str:
+    """The last line before ours, `, after: no module cuda`: a line of the site that failed is named by its number only."""
+    lines = [_FROM.sub("", line).strip() for line in tail]
+    at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), 0)
+    said = next((line for line in reversed(lines[:at]) if line), "")
+    return f", after: {said[:MOST_SAID]}" if said else ""
 
 
 def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:

@@ -41,6 +41,7 @@ _NETWORK = re.compile(rb"NCCL INFO Using network ([^\r\n]{1,40})")
 # `NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>`, `NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>`
 _SOCKETS = re.compile(rb"NCCL INFO (?:Bootstrap|NET/Socket) ?: Using ([^\r\n]{1,400})")
 _SOCKET = re.compile(rb"(?:\[\d+\])?([A-Za-z0-9_.-]{1,15}):[^\s<]+<\d+>")
+ANY_ADDRESS = ("0.0.0.0", "::")
 BACKEND_OPTION = re.compile(r"--(?:ddp[_-]|dist[_-]|distributed[_-])?backend(?:=|$)(.*)")
 BACKEND_SETTINGS = ("backend", "ddp_backend", "dist_backend", "distributed_backend")
 
@@ -118,22 +119,40 @@ def read_nccl_lines(logs: Iterator[Path]) -> NcclLines:
 
 
 def are_connected(attempt: AttemptPaths, ranks: int) -> bool:
-    """Whether the TCP connections that the agents saw between processes of ranks join all `ranks` of them. Both ends must have been seen:
-    where an address is translated on the way, or a look came too late, nothing is known."""
-    ends: dict[tuple[str, str, str], int] = {}
+    """Whether the TCP connections that the agents saw join all `ranks` in the way that a process group does: a sign, and no proof.
+
+    Every rank of gloo and of NCCL listens at the address of one interface, also the one that nobody connects to. A store, a metrics server
+    or a debugger of one rank listens at any address, or is a star around it, and ranks that train alone may have it too.
+    """
+    ends, listeners = _read_sockets(attempt)
+    # Both ends must have been seen: where an address is translated on the way, or a look came too late, nothing is known.
+    links = [(end, rank, ends[far]) for end, rank in ends.items() if (far := (end[0], end[2], end[1])) in ends]
     joined = {rank: {rank} for rank in range(ranks)}
+    links = [(end, rank, other) for end, rank, other in links if rank != other and {rank, other} <= joined.keys()]
+    is_star = bool(links) and bool(set.intersection(*({(host, local), (host, remote)} for (host, local, remote), _, _ in links)))
+    for _, rank, other in links:
+        joined[rank] |= joined[other]
+        joined.update(dict.fromkeys(joined[rank], joined[rank]))
+    return len(joined[0]) == ranks and listeners >= set(joined) and not (is_star and ranks > 2)
+
+
+def _read_sockets(attempt: AttemptPaths) -> tuple[dict[tuple[str, str, str], int], set[int]]:
+    """(Host, local, remote) of every connection that does not end at a server for any address → its rank; and the ranks that listen at one
+    address. The host is named for loopback alone, which is another address on each."""
+    ends: dict[tuple[str, str, str], int] = {}
+    listeners: set[int] = set()
     for log in host_logs(attempt):
         observed, _ = read_record(ObservedRanks, AttemptPaths(log.path.parent).observed_ranks)
-        for one in observed.connections if observed else ():
-            # A loopback address is another one on each host.
-            within = log.host if is_loopback(one.local.rpartition(":")[0]) else ""
-            ends[within, one.local, one.remote] = one.rank
-    for (within, local, remote), rank in ends.items():
-        other = ends.get((within, remote, local))
-        if rank in joined and other in joined and joined[rank] is not joined[other]:
-            joined[rank] |= joined[other]
-            joined.update(dict.fromkeys(joined[rank], joined[rank]))
-    return len(joined[0]) == ranks
+        if observed is None:
+            continue
+        listens_at = {(one.rank, *one.at.rpartition(":")[::2]) for one in observed.listening}
+        servers = {(rank, port) for rank, address, port in listens_at if address in ANY_ADDRESS}
+        listeners |= {rank for rank, address, _ in listens_at if address not in ANY_ADDRESS}
+        for one in observed.connections:
+            address, _, port = one.local.rpartition(":")
+            if (one.rank, port) not in servers:
+                ends[log.host if is_loopback(address) else "", one.local, one.remote] = one.rank
+    return ends, listeners
 
 
 def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -> Iterator[Caution]:
@@ -165,8 +184,8 @@ def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -
         yield Caution(
             kind=WORLD_UNKNOWN,
             numbers={"ranks": ranks},
-            text=f"Nothing shows that the {ranks} ranks trained together: no rank reported its process group, and no TCP connections that "
-            "join them all were seen. Import the probe, or set NCCL_DEBUG=INFO.",
+            text=f"Nothing shows that the {ranks} ranks trained together: no rank reported its process group, and no TCP connections "
+            "between all of them were seen that look like one. Import the probe, or set NCCL_DEBUG=INFO.",
         )
 
 

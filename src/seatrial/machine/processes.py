@@ -37,6 +37,7 @@ OOM_COUNTER = "oom_kill"
 _SOCKET = "socket:["
 # A state in /proc/net/tcp.
 _ESTABLISHED = "01"
+_LISTENING = "0A"
 
 
 def read_boot_id(proc: Path = PROC) -> str:
@@ -138,8 +139,8 @@ def read_text(path: Path) -> str:
         return ""
 
 
-def read_connections(pid: int, proc: Path = PROC) -> set[tuple[str, str]]:
-    """Its established TCP connections: (own address and port, the other end's)."""
+def read_connections(pid: int, proc: Path = PROC) -> tuple[set[tuple[str, str]], set[str]]:
+    """Its established TCP connections, (own address and port, the other end's), and where it listens."""
     sockets: set[str] = set()
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(f"{proc}/{pid}/fd"):  # noqa: PTH208 (many of them)
@@ -148,9 +149,11 @@ def read_connections(pid: int, proc: Path = PROC) -> set[tuple[str, str]]:
                 if target.startswith(_SOCKET):
                     sockets.add(target[len(_SOCKET) : -1])
     if not sockets:
-        return set()
+        return set(), set()
     lines = [line.split() for name in ("tcp", "tcp6") for line in read_text(proc / str(pid) / "net" / name).splitlines()[1:]]
-    return {(_endpoint(row[1]), _endpoint(row[2])) for row in lines if len(row) > 9 and row[3] == _ESTABLISHED and row[9] in sockets}
+    own = [row for row in lines if len(row) > 9 and row[9] in sockets]
+    connected = {(_endpoint(row[1]), _endpoint(row[2])) for row in own if row[3] == _ESTABLISHED}
+    return connected, {_endpoint(row[1]) for row in own if row[3] == _LISTENING}
 
 
 def _endpoint(text: str) -> str:

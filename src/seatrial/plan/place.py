@@ -258,7 +258,10 @@ _SBATCH_GIVEN = {
     **dict.fromkeys(("oversubscribe", "share"), "jobs of a campaign never share a node; use place.exclusive"),
     **dict.fromkeys(("ntasks", "ntasks-per-node"), "there is one task a node, which starts its ranks"),
     **dict.fromkeys(("array", "wrap", "wait", "parsable", "test-only"), "each run is one job with a script of its own"),
+    **dict.fromkeys(("requeue", "no-requeue"), "a job that Slurm requeues begins the next attempt"),
 }
+# Options of sbatch that are no abbreviation, though the name of one that Seatrial sets begins so.
+_SBATCH_WHOLE = frozenset({"gpus"})
 
 
 def _check_slurm(plan: Plan) -> None:
@@ -280,8 +283,17 @@ def _check_slurm(plan: Plan) -> None:
         found = re.fullmatch(r"--([a-z][a-z-]*)(?:=[^\s\"'\\]+)?", argument)
         if not found:
             raise plan.error(path, f"'{argument}' is not a long option of sbatch in one word; write --reservation=NAME")
-        if found[1] in _SBATCH_GIVEN:
-            raise plan.error(path, f"'{argument}' is set by Seatrial: {_SBATCH_GIVEN[found[1]]}")
+        if (given := _sbatch_option(found[1])) is not None:
+            option = f"'{argument}'" if given == found[1] else f"'{argument}' (--{given})"
+            raise plan.error(path, f"{option} is set by Seatrial: {_SBATCH_GIVEN[given]}")
+
+
+def _sbatch_option(name: str) -> str | None:
+    """The option that Seatrial sets and sbatch may take `name` for: it accepts any beginning that only one option has. Which one has it
+    depends on sbatch's version, so every beginning counts."""
+    if name in _SBATCH_GIVEN or name in _SBATCH_WHOLE:
+        return name if name in _SBATCH_GIVEN else None
+    return next((option for option in _SBATCH_GIVEN if option.startswith(name)), None)
 
 
 def _check_allocation(plan: Plan) -> None:

@@ -2,7 +2,8 @@
 
 In: a `Need` with its `jobs`. Out: checks, each made from the login node; nothing is submitted. What only Slurm itself can judge (account,
 QOS, constraint, time limit) is asked by `sbatch --test-only`. Only where a new campaign's folder, or what its plan names, is on a file
-system that may or may not be shared does `look_from_a_node` start a task of a second on a node that is free, to see whether it is there.
+system that may or may not be shared does `look_from_nodes` start a task of a second, on as many free nodes as a job has or on one, to see
+whether it is there.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.core.errors import did_you_mean
-from seatrial.core.paths import TRIAL_PREFIX
+from seatrial.core.paths import TRIAL_PREFIX, CampaignPaths
 from seatrial.core.shell import find_on_path
-from seatrial.core.text import count, format_duration
+from seatrial.core.text import count, format_duration, join_names
 from seatrial.machine import host, slurm
 from seatrial.preflight.definitions import Need, refusal, script_of, warning
 from seatrial.preflight.storage import DATA_SETTING, named_paths
@@ -83,8 +84,9 @@ VISIBLE = refusal(
     fix="choose a folder on the cluster's shared file system with --out",
 )
 NEEDED = refusal(
-    name="files on all nodes",
-    what="whether a node has the plan's folder, its script, the interpreter, and data that its settings name",
+    name="files on free nodes",
+    what="whether the nodes that are free, as many as a job has, have the plan's folder, its script, the interpreter, and data that its "
+    "settings name; with too few free it is one node",
     prevents="jobs that wait in the queue and then fail: No such file or directory",
     fix="put them on the cluster's shared file system, or name them as the nodes see them (place.python for the interpreter)",
 )
@@ -213,12 +215,21 @@ def _visible(folder: Path, shared: str) -> Check:
         return VISIBLE.result(False, f"{folder} is on {mount}, in this host's memory ({kind})")
     if kind in host.SHARED_FILE_SYSTEMS:
         return VISIBLE.result(True, f"{mount} ({kind})")
+    if job_wrote := _started_by_a_node(CampaignPaths(folder.absolute())):
+        return VISIBLE.result(True, f"{folder} is on {mount} ({kind or 'unknown'}), and jobs have written to it ({job_wrote})")
     return VISIBLE.result(False, f"{folder} is on {mount} ({kind or 'unknown'}): unknown whether the nodes have it too", refuses=False)
 
 
-def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
-    """`checks`, with the answer of a node where it was unknown whether nodes have the output folder, and whether they have what the plan
-    names. With no node free it stays unknown."""
+def _started_by_a_node(paths: CampaignPaths) -> str:
+    """A file of an earlier job in this folder that the job's own node wrote, relative to it; empty where there is none."""
+    # Without a script it is of `allocation: current`, whose program may run on the login node (salloc).
+    jobs = itertools.chain((attempt for run in paths.runs() for attempt in run.attempts()), paths.allocation_jobs())
+    return next((str(job.job_start.relative_to(paths.folder)) for job in jobs if job.job_script.exists() and job.job_start.exists()), "")
+
+
+def look_from_nodes(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
+    """`checks`, with the answer of the nodes that are free where it was unknown whether nodes have the output folder, and whether they have
+    what the plan names. With no node free it stays unknown; a job may get other nodes than those."""
     if not need.jobs or any(check.refuses and not check.ok for check in checks):
         return list(checks)
     folder_unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok), None)
@@ -228,21 +239,25 @@ def look_from_a_node(need: Need, checks: Sequence[Check], call: Callable[..., sl
     output = need.output.absolute()
     folder = next(path for path in (output, *output.parents) if path.is_dir())
     trial = folder / f"{TRIAL_PREFIX}{secrets.token_hex(4)}"
-    seen = _look(need.jobs[0].slurm or SlurmSpec(), trial, list(needed), call)
-    if seen is None:
+    largest = max(need.jobs, key=lambda place: place.nodes)
+    seen = _look(largest, trial, list(needed), call)
+    if not seen:
         names = ", ".join(dict.fromkeys(needed.values()))
         return [
             *checks,
             *([NEEDED.result(False, f"unknown whether the nodes have {names}: none was free", refuses=False)] if needed else []),
         ]
-    node, missing = seen
-    kind = host.file_system_and_mount(folder)[0] or "unknown"
-    is_there = trial not in missing
-    text = f"{folder} ({kind}) is seen by {node}" if is_there else f"{node} does not see {folder} ({kind}): it is this host's own"
-    found = [VISIBLE.result(is_there, text) if check is folder_unknown else check for check in checks]
-    lacking = [f"{needed[path]} {path}" for path in needed if path in missing]
+    looked = join_names(list(seen)) + (f" (no more of {largest.nodes} nodes were free)" if len(seen) < largest.nodes else "")
+    shown = f"{folder} ({host.file_system_and_mount(folder)[0] or 'unknown'})"
+    blind = [node for node, missing in seen.items() if trial in missing]
+    others = join_names([node for node in seen if node not in blind])
+    whose = f"only {others} has it" if others else "it is this host's own"
+    text = f"{join_names(blind)} does not see {shown}: {whose}" if blind else f"{shown} is seen by {looked}"
+    found = [VISIBLE.result(not blind, text) if check is folder_unknown else check for check in checks]
+    lacking = {node: [f"{needed[path]} {path}" for path in needed if path in missing] for node, missing in seen.items()}
     if needed:
-        found.append(NEEDED.result(not lacking, f"{node} does not have {', '.join(lacking)}" if lacking else f"{node} has them"))
+        texts = [f"{node} does not have {', '.join(lacks)}" for node, lacks in lacking.items() if lacks]
+        found.append(NEEDED.result(not texts, join_names(texts, separator="; ") or f"found on {looked}"))
     return found
 
 
@@ -266,24 +281,28 @@ def _needed_files(need: Need) -> dict[Path, str]:
     return dict(itertools.islice(found.items(), MOST_FILES))
 
 
-def _look(wanted: SlurmSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> tuple[str, set[Path]] | None:
-    """A node, and which of a file that was written a moment before and the `others` it does not see; None where no node was free, or srun
-    cannot be used here."""
-    kept = ("partition", "account", "qos", "constraint", "nodelist")
-    options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if name in kept]
+def _look(place: PlaceSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> dict[str, set[Path]]:
+    """Node → which of a file that was written a moment before and the `others` it does not see, for as many nodes as the job has, else for
+    one that is free; empty where none was, or srun cannot be used here."""
     paths = [trial, *others]
-    task = ["sh", "-c", 'hostname; n=0; for path; do test -e "$path" || echo "$n"; n=$((n + 1)); done', "sh", *map(str, paths)]
-    layout = ["--nodes=1", "--ntasks=1", "--time=1", "--mpi=none", "--chdir=/", "--job-name=seatrial-folder"]
     try:
         trial.write_text("")
-        within = {"within_job": True} if wanted.allocation == CURRENT else {}
-        answer = call(["srun", f"--immediate={LOOK_S}", *layout, *options, *task], timeout_s=LOOK_S + LOOK_TIMEOUT_S, **within)
+        answers = (_ask_nodes(place.slurm or SlurmSpec(), nodes, paths, call) for nodes in dict.fromkeys((place.nodes, 1)))
+        lines = next((answer.stdout.splitlines() for answer in answers if answer.ok and answer.stdout.split()), [])
     except OSError:
-        return None
+        return {}
     finally:
         with contextlib.suppress(OSError):
             trial.unlink(missing_ok=True)
-    if not answer.ok or not answer.stdout.split():
-        return None
-    node, *numbers = answer.stdout.split()
-    return node, {paths[int(number)] for number in numbers}
+    return {node: {paths[int(number)] for number in numbers} for node, *numbers in sorted(line.split() for line in lines if line.strip())}
+
+
+def _ask_nodes(wanted: SlurmSpec, nodes: int, paths: Sequence[Path], call: Callable[..., slurm.Answer]) -> slurm.Answer:
+    """`node1 0 2` of each: the numbers of paths that it does not see, in one line, as the lines of several nodes come in any order."""
+    kept = ("partition", "account", "qos", "constraint", "nodelist")
+    options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if name in kept]
+    look = 'found=$(hostname); n=0; for path; do test -e "$path" || found="$found $n"; n=$((n + 1)); done; echo "$found"'
+    layout = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--time=1", "--mpi=none", "--chdir=/"]
+    within = {"within_job": True} if wanted.allocation == CURRENT else {}
+    task = ["--job-name=seatrial-folder", *options, "sh", "-c", look, "sh", *map(str, paths)]
+    return call(["srun", f"--immediate={LOOK_S}", *layout, *task], timeout_s=LOOK_S + LOOK_TIMEOUT_S, **within)

@@ -19,6 +19,7 @@ from typing import Any
 
 from seatrial.core.files import write_json
 from seatrial.core.paths import TRIAL_PREFIX, TRIAL_SEEN, CampaignPaths
+from seatrial.core.shell import ACTIVATED_LINE
 from seatrial.core.text import count
 from seatrial.machine import slurm
 from seatrial.machine.network import is_reachable_address, match_nccl_interfaces
@@ -33,6 +34,7 @@ JOB_TIMEOUT_S = IMMEDIATE_S + 120.0
 CANCEL_TIMEOUT_S = 60.0
 POLL_S = 1.0
 CACHES = ("HF_HOME", "RUNS_ROOT")
+_TASK_FAILED = re.compile(r"srun: error: (\S+): tasks? [\d,-]+: ")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-f:.]*:[0-9a-f:.]*")
 
 ACTIVATED = refusal(
@@ -164,8 +166,13 @@ def nodes_to_try(place: PlaceSpec) -> int:
 def _problem(answer: slurm.Answer) -> str:
     """What the task itself said, of a line of the site that failed; else srun."""
     lines = [line.strip() for line in answer.stderr.splitlines()]
-    at = next((position for position, line in enumerate(lines) if " of activate in " in line), None)
-    return "; ".join(lines[max(0, at - 1) : at + 1]) if at is not None else answer.problem
+    at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), None)
+    if at is None:
+        return answer.problem
+    # `srun: error: node2: task 1: Exited with exit code 1`; the tasks of several nodes print in any order.
+    failed = dict.fromkeys(found[1] for line in lines if (found := _TASK_FAILED.match(line)))
+    where = f"on {', '.join(failed)}: " if failed else ""
+    return where + "; ".join(line for line in lines[max(0, at - 1) : at + 1] if not _TASK_FAILED.match(line))
 
 
 def _json(line: str) -> Any:

@@ -125,6 +125,15 @@ class RankConnection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankListener:
+    """A TCP socket at which a rank listens, beside the rendezvous."""
+
+    rank: int
+    at: str
+    """`10.0.0.1:40123`; `0.0.0.0:40123` or `:::40123` at any address of its host."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObservedRanks:
     """What the agent saw of a run's ranks in their processes (observed_ranks.json of the attempt, and of each further node)."""
 
@@ -142,6 +151,8 @@ class ObservedRanks:
     """Processes that a Python process had forked, and that did about equal work while it waited."""
     connections: tuple[RankConnection, ...] = ()
     """Those that were seen at any look. Two ranks that hold the two ends of one are in touch, whatever their script reports."""
+    listening: tuple[RankListener, ...] = ()
+    """Where ranks accept connections, as seen at any look."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from seatrial.agent.processes import RankObserver
 from seatrial.collect.communicators import are_connected
 from seatrial.core.files import read_json
 from seatrial.records.codec import from_json
-from seatrial.records.launch import ObservedRanks
+from seatrial.records.launch import ObservedRanks, RankListener
 from tests.unit.agent.running import agent_on, attempt_of, hear, order_for
 
 RANK = """\
@@ -29,13 +29,13 @@ import subprocess, sys
 command = 'for rank in 0 1; do RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank "$0" -c "$1" & done; wait'
 subprocess.run(["bash", "-c", "( " + command + " ) | cat", sys.executable, {RANK!r}], check=True)
 """
-# Two ranks with a connection between them, until the agent has seen it.
+# Two ranks that listen, as gloo's do, with one connection between them, until the agent has seen it.
 CONNECTED = """\
 import os, pathlib, socket, time
 seen = pathlib.Path(os.environ["SEATRIAL_RUN_DIR"]) / "observed_ranks.json"
 port = pathlib.Path(os.environ["SEATRIAL_RUN_DIR"]) / "port"
+server = socket.create_server(("127.0.0.1", 0))
 if os.environ["RANK"] == "0":
-    server = socket.create_server(("127.0.0.1", 0))
     port.with_name("aside").write_text(str(server.getsockname()[1]))
     port.with_name("aside").rename(port)
     connection, _ = server.accept()
@@ -44,7 +44,7 @@ else:
         time.sleep(0.02)
     connection = socket.create_connection(("127.0.0.1", int(port.read_text())))
 until = time.monotonic() + 50
-while time.monotonic() < until and not (seen.exists() and seen.read_text().count('"local"') > 1):
+while time.monotonic() < until and not (seen.exists() and seen.read_text().count('"local"') > 1 and seen.read_text().count('"at"') > 1):
     time.sleep(0.02)
 """
 ROOT = 100
@@ -128,6 +128,7 @@ def test_connections_of_ranks_without_those_to_the_rendezvous(tmp_path: Path) ->
     found = [(one.rank, one.local, one.remote) for one in observe(tmp_path).connections]
     little = [(1, "10.0.0.1:40000", "10.0.0.2:50000"), (1, "127.0.0.1:40003", "127.0.0.1:50002")]
     assert sys.byteorder != "little" or found == little
+    assert observe(tmp_path).listening == (RankListener(rank=1, at="0.0.0.0:2024"),)
 
 
 def test_the_connection_of_two_ranks_is_seen_from_both_ends(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from seatrial.campaign.run_outcome import (
     outcome_of,
     outcome_of_unstarted,
     read_rank_endings,
+    said_before,
     with_host,
     with_host_log,
 )
@@ -397,6 +398,15 @@ def test_the_log_gives_the_cause_and_its_end_is_kept(tmp_path: Path) -> None:
     found = outcome(attempt, Ending(returncode=1))
     assert (found.outcome, found.cause, found.signature, found.fault) == (Outcome.FAILED, Cause.CUDA_OOM, "cuda_oom", Fault.CONFIGURATION)
     assert found.action and len(found.log_tail) == FAILURE_TAIL_LINES and found.log_tail[-1] == OOM.strip()
+
+
+def test_what_a_failed_line_of_the_site_printed_is_in_the_cause(tmp_path: Path) -> None:
+    attempt = written(tmp_path)
+    line = "seatrial: item 1 of activate in site.yaml failed with exit code 1"
+    on_disk.write_log(attempt, f"loading\nno module cuda\n{line}\n")
+    found = outcome(attempt, Ending(returncode=1))
+    assert (found.signature, found.detail) == ("activate_failed", f"{line}, after: no module cuda")
+    assert said_before([f"[host node2]: {line}"]) == "" and said_before(["[host node2]: a", f"[host node2]: {line}"]) == ", after: a"
 
 
 def test_a_run_that_left_no_log_at_all_has_an_outcome_too(tmp_path: Path) -> None:

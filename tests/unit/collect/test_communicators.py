@@ -15,7 +15,7 @@ from seatrial.observe.progress import Progress, RankState
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, WORLD_UNKNOWN
 from seatrial.records.codec import to_json
-from seatrial.records.launch import Communicator, NodeRecord, NodesRecord, ObservedRanks, RankConnection
+from seatrial.records.launch import Communicator, NodeRecord, NodesRecord, ObservedRanks, RankConnection, RankListener
 from seatrial.records.plan import SiteSpec
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
@@ -149,7 +149,8 @@ def test_connections_between_ranks_show_that_they_are_in_touch(
     files.write_json(paths.nodes_record, to_json(nodes))
     paths.node("node2").folder.mkdir(parents=True)
     for path, connections in ((paths.observed_ranks, first), (paths.node("node2").observed_ranks, second)):
-        files.write_json(path, to_json(ObservedRanks(world_sizes=(ranks,), connections=connections)))
+        listening = tuple(RankListener(rank=one.rank, at="10.0.0.1:9") for one in connections)
+        files.write_json(path, to_json(ObservedRanks(world_sizes=(ranks,), connections=connections, listening=listening)))
     cautions = list(communicator_cautions(attempt, ProcessGroups(), ranks))
     assert are_connected(paths, ranks) == connected == (not cautions)
     assert connected or (cautions[0].kind == WORLD_UNKNOWN and f"the {ranks} ranks trained together" in cautions[0].text)
@@ -157,6 +158,44 @@ def test_connections_between_ranks_show_that_they_are_in_touch(
     assert not list(communicator_cautions(attempt, ProcessGroups(communicators=(group(0, ranks),)), ranks)) and not list(
         communicator_cautions(attempt, ProcessGroups(), 1)
     )
+
+
+# What 127.0.0.1 shows with torchrun: gloo's ranks all listen at one address, a TCPStore at any; (rank, listens at), (rank, local, remote).
+def sockets(listens: list[tuple[int, str]], links: list[tuple[int, str, int, str]]) -> ObservedRanks:
+    both = [pair for rank, local, other, remote in links for pair in ((rank, local, remote), (other, remote, local))]
+    listening = tuple(RankListener(rank=rank, at=at) for rank, at in listens)
+    return ObservedRanks(connections=tuple(connection(*one) for one in both), listening=listening)
+
+
+def on_loopback(ports: list[tuple[int, int]]) -> list[tuple[int, str]]:
+    return [(rank, f"127.0.0.1:{port}") for rank, port in ports]
+
+
+def link(rank: int, port: int, other: int, accepts: int) -> tuple[int, str, int, str]:
+    return rank, f"127.0.0.1:{port}", other, f"127.0.0.1:{accepts}"
+
+
+GLOO_2 = sockets(on_loopback([(0, 343), (1, 348)]), [link(1, 431, 0, 343)])
+GLOO_3 = sockets(on_loopback([(0, 343), (1, 348), (2, 349)]), [link(1, 431, 0, 343), link(2, 432, 0, 343), link(2, 433, 1, 348)])
+NCCL_3 = sockets(on_loopback([(0, 343), (1, 348), (2, 349)]), [link(0, 431, 1, 348), link(1, 432, 2, 349), link(2, 433, 0, 343)])
+STORE = sockets([(0, ":::297")], [link(0, 430, 0, 297), link(1, 431, 0, 297)])
+# Each rank has a debugger of its own too.
+STORE_AND_DEBUGGERS = replace(STORE, listening=(*STORE.listening, *GLOO_2.listening))
+METRICS = sockets(on_loopback([(0, 800)]), [link(1, 431, 0, 800)])
+STAR = sockets(on_loopback([(0, 800), (1, 801), (2, 802)]), [link(1, 431, 0, 800), link(2, 432, 0, 800)])
+
+
+@pytest.mark.parametrize(
+    ("observed", "ranks", "connected"),
+    [
+        *[(GLOO_2, 2, True), (GLOO_3, 3, True), (NCCL_3, 3, True)],
+        *[(STORE, 2, False), (STORE_AND_DEBUGGERS, 2, False), (METRICS, 2, False), (STAR, 3, False)],
+    ],
+)
+def test_a_server_of_one_rank_shows_no_process_group(tmp_path: Path, observed: ObservedRanks, ranks: int, connected: bool) -> None:
+    paths = AttemptPaths(Path(on_disk.write_attempt(tmp_path, factory.spec()).folder))
+    files.write_json(paths.observed_ranks, to_json(observed))
+    assert are_connected(paths, ranks) == connected
 
 
 def test_gloo_where_nccl_was_requested_is_a_caution_and_an_effective_setting(tmp_path: Path) -> None:

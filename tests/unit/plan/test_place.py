@@ -164,6 +164,13 @@ MESSAGES = {
     "place: {kind: slurm, time: '00:00:30', warn_s: 31}": "place.time: '00:00:30' leaves 29 s before the warning",
     "place: {kind: slurm, jobs: 2, exclusive: false}": "place.exclusive: with jobs: 2 Slurm may put two runs on one node",
     "place: {kind: slurm, sbatch_args: [--oversubscribe]}": "place.sbatch_args[0]: '--oversubscribe' is set by Seatrial: jobs of a",
+    "place: {kind: slurm, sbatch_args: [--exclusi=user]}": "place.sbatch_args[0]: '--exclusi=user' (--exclusive) is set by Seatrial: use",
+    "place: {kind: slurm, sbatch_args: [--hold, --arr=1-3]}": "place.sbatch_args[1]: '--arr=1-3' (--array) is set by Seatrial: each run",
+    "place: {kind: slurm, sbatch_args: [--oversub]}": "place.sbatch_args[0]: '--oversub' (--oversubscribe) is set by Seatrial",
+    "place: {kind: slurm, sbatch_args: [--no-req]}": "place.sbatch_args[0]: '--no-req' (--no-requeue) is set by Seatrial",
+    "place: {kind: slurm, sbatch_args: [--sig=KILL@1]}": "place.sbatch_args[0]: '--sig=KILL@1' (--signal) is set by Seatrial",
+    "place: {kind: slurm, sbatch_args: [--n=2]}": "place.sbatch_args[0]: '--n=2' (--nodes) is set by Seatrial",
+    "place: {kind: slurm, sbatch_args: [-a1-3]}": "place.sbatch_args[0]: '-a1-3' is not a long option of sbatch in one word",
     "place: {kind: slurm, allocation: job}": "place.allocation: unknown: 'job'; known: campaign, current, run",
     "place: {kind: slurm, allocation: campaign, jobs: 2}": "place.jobs: allocation: campaign runs one after another on the same nodes",
     "axes: {place.node: [n1, n2]}\nplace: {kind: slurm, allocation: campaign}": "axes.place.node: allocation: campaign runs one",
@@ -238,6 +245,12 @@ def test_keys_that_contradict_each_other(text: str, message_of: Callable[..., st
 def test_a_launcher_of_programs_has_one_host(place: str, message_of: Callable[..., str]) -> None:
     text = f"name: x\nworkload: {{script: ./t.sh}}\nlauncher: command\nplace: {place}\n"
     assert message_of(text).endswith("launcher.kind: 'command' starts one program on one host; on many use python, torchrun or deepspeed")
+
+
+def test_options_of_sbatch_whose_names_only_look_like_others(resolved: Resolved) -> None:
+    options = ["--exclude=n3", "--mem-per-cpu=2G", "--time-min=5", "--nodefile=f", "--export-file=f", "--gpus=2", "--no-kill"]
+    place = resolved({**PLAN, "place": {"kind": "slurm", "sbatch_args": options}}).runs[0].place
+    assert place.slurm is not None and place.slurm.sbatch_args == tuple(options)
 
 
 def test_a_program_can_be_a_job_of_one_node(resolved: Resolved) -> None:

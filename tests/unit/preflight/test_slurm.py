@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.doctor import node_task
+from seatrial.cli.doctor import node_task, without_unknown_folder
 from seatrial.machine import host
 from seatrial.machine.slurm import Answer
 from seatrial.preflight import slurm
-from seatrial.preflight.definitions import Need
+from seatrial.preflight.definitions import Need, Section
+from seatrial.preflight.slurm_smoke import NodeTask, try_jobs
 from seatrial.records.plan import SLURM, ContainerSpec, PlaceSpec, SiteSpec, SlurmSpec, WorkloadSpec
 from tests.unit.analyse import factory
 
 NO_CONFIGURATION = "sinfo: error: fetch_config: DNS SRV lookup failed\nsinfo: fatal: Could not establish a configuration source"
+ACTIVATE_FAILED = "seatrial: item 1 of activate in site.yaml failed with exit code 1"
 NO_CONTROLLER = "sinfo: error: Unable to contact slurm controller (connect failure)"
 
 
@@ -40,9 +42,9 @@ SCRIPT = replace(factory.spec(), workload=WorkloadSpec(name="train.py", script="
 @pytest.mark.parametrize(
     ("answer", "ok", "found", "files"),
     [
-        (Answer(returncode=0, stdout="node1\n"), True, "is seen by node1", (True, "node1 has them")),
-        (Answer(returncode=0, stdout="node1\n0\n2\n"), False, "node1 does not see", (False, "node1 does not have the script ")),
-        (Answer(returncode=0, stdout="node1\n3\n"), True, "is seen by node1", (False, "node1 does not have the interpreter /opt/python")),
+        (Answer(returncode=0, stdout="node1\n"), True, "is seen by node1", (True, "found on node1")),
+        (Answer(returncode=0, stdout="node1 0 2\n"), False, "node1 does not see", (False, "node1 does not have the script ")),
+        (Answer(returncode=0, stdout="node1 3\n"), True, "is seen by node1", (False, "node1 does not have the interpreter /opt/python")),
         # No node was free, or the nodes cannot reach this host: unknown stays unknown.
         (Answer(returncode=1, stderr="srun: error: Unable to allocate resources"), False, "unknown whether", (False, "unknown whether")),
         (Answer(returncode=None, stderr="no answer"), False, "unknown whether", (False, "unknown whether the nodes have the folder, the")),
@@ -66,7 +68,7 @@ def test_a_node_answers_whether_it_sees_the_folder_and_what_the_plan_names(
         assert others == [str(tmp_path), str(tmp_path / "train.py"), "/opt/python"]
         return answer
 
-    check, needed = slurm.look_from_a_node(need, [unknown], call)
+    check, needed = slurm.look_from_nodes(need, [unknown], call)
     assert (check.ok, found in check.found) == (ok, True)
     assert check.refuses == needed.refuses == (found != "unknown whether") and "--partition=gpu" in asked[0]
     assert (needed.ok, files[1] in needed.found) == (files[0], True), needed.found
@@ -75,10 +77,10 @@ def test_a_node_answers_whether_it_sees_the_folder_and_what_the_plan_names(
     known = slurm.VISIBLE.result(True, "nfs4")
     container = ContainerSpec(image="i", mounts=(), workdir="", python="")
     image = replace(run, place=replace(place, slurm=SlurmSpec(container=container)))
-    assert slurm.look_from_a_node(replace(need, whole_runs=(image,)), [known], call) == [known]
+    assert slurm.look_from_nodes(replace(need, whole_runs=(image,)), [known], call) == [known]
     monkeypatch.setattr(host, "file_system_and_mount", lambda path: ("nfs4", "/"))
     here = replace(run, place=replace(place, python=""))
-    assert slurm.look_from_a_node(replace(need, whole_runs=(here,)), [known], call) == [known] and len(asked) == 1
+    assert slurm.look_from_nodes(replace(need, whole_runs=(here,)), [known], call) == [known] and len(asked) == 1
 
 
 def test_the_task_on_a_node_says_what_is_not_there(tmp_path: Path) -> None:
@@ -90,8 +92,32 @@ def test_the_task_on_a_node_says_what_is_not_there(tmp_path: Path) -> None:
 
     here, gone = tmp_path / "a b", tmp_path / "gone"
     here.write_text("")
-    seen = slurm._look(SlurmSpec(), tmp_path / "trial", [here, gone], call)
-    assert seen is not None and seen[1] == {gone}
+    seen = slurm._look(PlaceSpec(kind=SLURM), tmp_path / "trial", [here, gone], call)
+    assert list(seen.values()) == [{gone}]
+
+
+@pytest.mark.parametrize(
+    ("free", "stdout", "ok", "found"),
+    [
+        (2, "node2 2\nnode1\n", False, "node2 does not have the script "),
+        (2, "node1\nnode2\n", True, "found on node1, node2"),
+        # Only one was free: the job may get another one too.
+        (1, "node1\n", True, "found on node1 (no more of 2 nodes were free)"),
+    ],
+)
+def test_as_many_nodes_are_asked_as_a_job_has(
+    free: int, stdout: str, ok: bool, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "file_system_and_mount", lambda path: ("ext4", "/"))
+    place = PlaceSpec(kind=SLURM, python="/opt/python", nodes=2, slurm=SlurmSpec())
+    need = Need(output=tmp_path / "out", jobs=(place,), whole_runs=(replace(SCRIPT, place=place, cwd=str(tmp_path)),))
+
+    def call(argv: list[str], timeout_s: float) -> Answer:
+        is_free = f"--nodes={free}" in argv
+        return Answer(returncode=0, stdout=stdout) if is_free else Answer(returncode=1, stderr="srun: error: Unable to allocate resources")
+
+    (needed,) = slurm.look_from_nodes(need, [], call)
+    assert needed.ok == ok and needed.found.startswith(found), needed.found
 
 
 @pytest.mark.parametrize(
@@ -141,3 +167,35 @@ def test_the_doctors_tasks_are_started_as_ranks_are(tmp_path: Path) -> None:
     inside = node_task(replace(place, slurm=SlurmSpec(container=image)), site, tmp_path)
     assert inside.argv[0] == "/usr/bin/python3" and "--container-image=lab/torch:1" in inside.srun_options and inside.activation
     assert node_task(place, None, tmp_path).variables == {}
+
+
+@pytest.mark.parametrize(
+    ("stderr", "found"),
+    [
+        (
+            f"no module cuda\n{ACTIVATE_FAILED}\nsrun: error: node2: task 1: Exited with exit code 1\n",
+            f"on node2: no module cuda; {ACTIVATE_FAILED}",
+        ),
+        (f"{ACTIVATE_FAILED}\n", ACTIVATE_FAILED),
+        ("srun: error: Unable to allocate resources: Requested nodes are busy", "Requested nodes are busy"),
+    ],
+)
+def test_the_node_whose_activation_failed_is_named(stderr: str, found: str, tmp_path: Path) -> None:
+    task = NodeTask(argv=("python",), activation=("bash",))
+    place = PlaceSpec(kind=SLURM, nodes=2, slurm=SlurmSpec())
+    (check,) = try_jobs(place, tmp_path, task, lambda *_, **__: Answer(returncode=1, stderr=stderr))
+    assert not check.ok and check.found.endswith(found)
+
+
+@pytest.mark.parametrize("started", ["base_r1/attempt-1/job_start.json", ""])
+def test_a_folder_that_a_job_has_written_to_is_seen_by_nodes(started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "file_system_and_mount", lambda path: ("ext4", "/"))
+    (tmp_path / "base_r1" / "attempt-1").mkdir(parents=True)
+    (tmp_path / "base_r1" / "attempt-1" / "job_start.json").write_text("{}")
+    if started:
+        (tmp_path / started).with_name("job.sbatch").write_text("")
+    check = next(slurm.check_slurm(Need(output=tmp_path, jobs=(PlaceSpec(kind=SLURM),))))
+    assert (check.name, check.ok, started in check.found) == (slurm.VISIBLE.name, bool(started), True)
+    sections = (Section(subject="Slurm", checks=(check, slurm.FOUND.result(True, "in PATH"))),)
+    kept = [one.name for section in without_unknown_folder(sections) for one in section.checks]
+    assert kept == ([slurm.VISIBLE.name] if started else []) + [slurm.FOUND.name]

@@ -336,6 +336,8 @@ def by_node(ratios: list[tuple[float, float] | None], higher_is_better: bool = T
         ([(0.90, 1.02), (0.90, 0.96)], True, "slow node", "node3, 7.0 % slower than node1 (95 %: 4.0 to 10.0 %)"),
         # Significantly slower, and by no more than nodes of one kind differ.
         ([(0.985, 0.995)], True, "no slow node", "of 2; the last is node2, 1.0 % slower than node1 (95 %: 0.5 to 1.5 %)"),
+        # Two repeats of a noisy node.
+        ([(-1.3, 2.46)], True, "slow node unknown", "it may be node2, 42.0 % slower than node1 (too few repeats for an interval), "),
         # It may be slow, and may not.
         ([(0.80, 1.02)], True, "slow node unknown", "it may be node2, 9.0 % slower than node1 (95 %: -2.0 to 20.0 %)"),
         ([None], True, "slow node unknown", "one run on a node proves nothing: raise repeats"),

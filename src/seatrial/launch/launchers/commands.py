@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from seatrial.core.errors import LaunchError, did_you_mean
 from seatrial.core.paths import AttemptPaths
+from seatrial.core.shell import ACTIVATED_LINE
 from seatrial.launch.launchers import Launcher, node_paths
 from seatrial.launch.launchers.kinds import CommandLauncher, DeepspeedLauncher, PythonLauncher, TorchrunLauncher
 from seatrial.machine.gpus import ACCELERATOR, CPU, CUDA_VISIBLE_DEVICES
@@ -68,7 +69,7 @@ def activation_lines(site: SiteSpec | None) -> Iterator[str]:
     yield "set +u"
     yield f"seatrial_site={shlex.quote(site.source)}"
     yield "seatrial_failed() {"
-    yield '  echo "seatrial: item $seatrial_item of activate in $seatrial_site failed with exit code $1" >&2'
+    yield f'  echo "seatrial: item $seatrial_item{ACTIVATED_LINE}$seatrial_site failed with exit code $1" >&2'
     yield '  exit "$(($1 ? $1 : 1))"'
     yield "}"
     yield "trap 'seatrial_failed $?' EXIT"
