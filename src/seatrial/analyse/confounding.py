@@ -9,8 +9,9 @@ confounded   a setting differs in effect though it was requested alike: a differ
              its figures would stand under a name that did not run. And one on which the ranks of a group disagree.
 no_effect    every setting in which they were requested unlike was the same in effect, and so was all else: both ran the same code.
 
-What only one of them reports is unknown of the other. Where it fell back there, and both requested it alike, that confounds; else it is no
-reason against a comparison, but a caution (`reported_by_one`). Nothing is said about a setting that no workload reports.
+What only one of them reports is unknown of the other. Where it fell back there, and both requested it alike, that confounds; where they
+requested it unlike, it does unless it became what the other asked for. Else it is no reason against a comparison, but a caution
+(`reported_by_one`). Nothing is said about a setting that no workload reports.
 """
 
 from __future__ import annotations
@@ -116,10 +117,14 @@ class _Pair:
         return not self.is_followed(name)
 
     def _fell_back_unseen(self, name: str) -> bool:
-        """It fell back where it is reported; the other group requested the same and does not report what became of it."""
+        """It fell back where it is reported; the other group does not report what became of it. Requested unlike, it is the axis: the
+        group that fell back did not run what its name says. What the other asked for is then all that is known of that one; where both
+        are the same, the axis had no effect."""
         reported = self.a.settings.get(name) or self.b.settings[name]
-        if not (_fell_back(reported) or _is_mixed(reported)) or name in self.requested_unlike or self.is_followed(name):
+        if not (_fell_back(reported) or _is_mixed(reported)) or self.is_followed(name):
             return False
+        if name in self.requested_unlike:
+            return self.differs(name)
         # A setting that no plan names is one of the script itself: the same in one campaign, perhaps not there at all in another.
         is_alike = name in self.a.requested or self.a.campaign == self.b.campaign
         return is_alike and not self.is_part_of(name, self.requested_unlike)
@@ -147,7 +152,7 @@ def _way_to_make_alike(pair: _Pair, name: str) -> str:
         if name in side.settings and _is_mixed(side.settings[name]):
             return f"make {name} the same on all ranks of {side.name}"
     if name in pair.requested_unlike:
-        fallen = next(side for side in (pair.a, pair.b) if _fell_back(side.settings[name]))
+        fallen = next(side for side in (pair.a, pair.b) if name in side.settings and _fell_back(side.settings[name]))
         return f"set {name}={fallen.settings[name].effective or 'null'} in {fallen.name}"
     reported = [one for side in (pair.a, pair.b) if (one := side.settings.get(name))]
     a, b = reported[0], reported[-1]

@@ -499,6 +499,20 @@ def test_no_group_wins_under_a_name_that_did_not_run() -> None:
     assert found.ranking.confounded.startswith("confounded: attn is eager in fast")
 
 
+def test_no_group_wins_under_a_name_that_did_not_run_where_the_other_reports_nothing() -> None:
+    flash = runs("flash", {"attn": "flash"}, {"attn": ("flash", "eager", "flash is not installed")}, rate=200.0)
+    found = campaign(flash, runs("sdpa", {"attn": "sdpa"}, {}))
+    (unlike,) = comparable(*found.groups).unlike
+    assert unlike.kind == CONFOUNDED and unlike.remedy == "set attn=eager in flash"
+    assert "attn is eager in flash, which asked for flash, and unknown in sdpa, which does not report it" in unlike.text
+    assert (found.ranking.winner, found.ranking.decided) == (None, False) and "eager" in found.ranking.confounded
+    with pytest.raises(RefusedError, match="eager in flash"):
+        compare(*sides(found))
+    # One that got what it asked for is compared.
+    as_asked = runs("flash", {"attn": "flash"}, {"attn": ("flash", "flash", "")}, rate=200.0)
+    assert campaign(as_asked, runs("sdpa", {"attn": "sdpa"}, {})).ranking.winner == "flash"
+
+
 @pytest.mark.parametrize(
     ("requested", "effective"), [("flash", "flash_attention_2"), ("bf16", "torch.bfloat16"), ("cuda", "cuda:0"), ("auto", "sdpa")]
 )
