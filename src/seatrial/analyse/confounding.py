@@ -36,8 +36,20 @@ COMMON = "{common}"
 _WORDS = {"True": "on", "False": "off", "": "none", "None": "none"}
 _LEFT_OPEN = ("", "None", "auto")
 """Requested values that any effective one fulfils."""
-# torch's names beside the usual ones.
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+# Names of the same beside the usual ones.
+_SYNONYMS = {
+    **{"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"},
+    **dict.fromkeys(("sdpattention", "scaled_dot_product_attention"), "sdpa"),
+}
+# What follows in a report is where or why.
+_END_OF_NAME = re.compile(r"\s*(?:\s\(|[;:,])")
+_ARROW = re.compile(r"\s*(?:->|=>|→)\s*")
+# What a longer name of the same implementation may have more.
+_MORE_OF_NAME = re.compile(r"(?:attention|attn|mixed|v?\d+)*")
+# In a report: the rest is about what is not in effect.
+_DENIALS = frozenset({"not", "no", "non", "without", "disabled", "off", "unavailable", "unsupported", "missing", "failed"})
+# A script may take a switch as a number and report it as the truth value that it became.
+_SWITCHES = ({"0", "False"}, {"1", "True"})
 
 Group = GroupSummary | ComparedGroup
 
@@ -86,8 +98,10 @@ class _Pair:
         return list(dict.fromkeys([*(name for name in planned if name not in aliases), *more]))
 
     def differs(self, name: str) -> bool:
-        """In effect, as far as that is known."""
-        return self.a.value(name) != self.b.value(name)
+        """In effect, as far as that is known. A switch that was requested as a number may be reported as a truth value."""
+        a, b = self.a.value(name), self.b.value(name)
+        is_request = (name in self.a.settings) != (name in self.b.settings)
+        return a != b and not (is_request and {a, b} in _SWITCHES)
 
     def is_followed(self, name: str) -> bool:
         """It was declared to follow a setting in which the two differ, where one of them has a value for which that was declared."""
@@ -249,7 +263,7 @@ def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlik
         by_key.setdefault((side.conditions, *values), []).append(side)
     found: dict[str, tuple[str, Unlike]] = {}
     for alike in by_key.values():
-        first = max(alike, key=lambda side: sum(one.requested == one.effective for one in side.settings.values()))
+        first = max(alike, key=lambda side: sum(_is_as_requested(one) for one in side.settings.values()))
         for side in alike:
             unlike = _without_effect(_Pair(first, side)) if side is not first else None
             if unlike is not None:
@@ -288,20 +302,46 @@ def _is_mixed(one: EffectiveSetting) -> bool:
     return one.effective.startswith(MIXED_RANKS)
 
 
+def _is_as_requested(one: EffectiveSetting) -> bool:
+    return one.requested == one.effective or {one.requested, one.effective} in _SWITCHES
+
+
 def _fell_back(one: EffectiveSetting) -> bool:
-    """Whether something else is in effect than was asked for. A script may report a value under a longer name: flash as flash_attention_2,
-    bf16 as torch.bfloat16, cuda as cuda:0."""
-    if one.requested in _LEFT_OPEN:
+    """Whether something else is in effect than was asked for."""
+    if one.requested in _LEFT_OPEN or _is_as_requested(one):
         return False
-    requested, effective = _usual_name(one.requested), _usual_name(one.effective)
-    if re.fullmatch(r"[+-]?[\d.]+", requested):
-        return requested != effective
-    return re.search(rf"(?<![a-z0-9]){re.escape(requested)}(?![a-z0-9])", effective) is None
+    effective = _ARROW.split(one.effective)[-1] or "none"
+    requested = _words(one.requested)
+    # A list, or a device by its number: all of it was asked for.
+    if _END_OF_NAME.search(one.requested):
+        return _words(effective) != requested
+    name = _END_OF_NAME.split(effective)[0]
+    if re.fullmatch(r"[+-]?[\d.]+", one.requested):
+        return name != one.requested
+    # A path, a hub id or a class of a module ends in its name.
+    return not any(_is_name_of(_words(each), requested) for each in (name, name.rpartition("/")[2], name.rpartition(".")[2]))
 
 
-def _usual_name(value: str) -> str:
-    name = value.lower().removeprefix("torch.")
-    return _DTYPES.get(name, name) or "none"
+def _is_name_of(reported: Sequence[str], requested: Sequence[str]) -> bool:
+    """Whether a script reports what was requested, perhaps under a longer name: flash as FlashAttention2, bf16 as bfloat16-mixed. Of words
+    that were requested none may be missing: adamw is not adamw_fused."""
+    if not _DENIALS.isdisjoint(set(reported) - set(requested)):
+        return False
+    if reported[: len(requested)] == requested:
+        return True
+    short, long = sorted(("".join(reported), "".join(requested)), key=len)
+    if not short or not long.startswith(short):
+        return False
+    more = long[len(short) :]
+    is_longer_number = short[-1].isdigit() and more[:1].isdigit()
+    return not is_longer_number and bool(_MORE_OF_NAME.fullmatch(more))
+
+
+def _words(name: str) -> list[str]:
+    """In lower case, each by its usual name, without torch's own."""
+    text = name.lower()
+    found = [_SYNONYMS.get(word, word) for word in re.split(r"[\W_]+", _SYNONYMS.get(text, text)) if word]
+    return found[1:] if found[:1] == ["torch"] and len(found) > 1 else found
 
 
 def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = True) -> str:
