@@ -38,7 +38,10 @@ _LEFT_OPEN = ("", "None", "auto")
 """Requested values that any effective one fulfils."""
 # Names of the same beside the usual ones.
 _SYNONYMS = {
-    **{"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"},
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
     **dict.fromkeys(("sdpattention", "scaled_dot_product_attention"), "sdpa"),
 }
 # What follows in a report is where or why.
