@@ -4,7 +4,8 @@ In: the folder. Out: the attempt that counts for a spec, and what changed since;
 open. A run is finished when the newest attempt with its hash that was not cut short is `ok`: finished runs are not run again, changed
 ones have another hash and are. A training, which is a plan of one group and one repeat, goes on from the newest whole checkpoint of its
 earlier attempts, with another number of steps too; where anything else changed since, that is refused unless it was asked for
-(`--resume-changed`). Runs that are measured always start anew, since a checkpoint would change what is measured.
+(`--resume-changed`), and so for one that has finished and is to have more steps. Runs that are measured always start anew, since a
+checkpoint would change what is measured.
 """
 
 from __future__ import annotations
@@ -78,14 +79,16 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         is_done = outcome is not None and outcome.outcome is Outcome.OK
         changed = _change(stored, spec) if stored else ""
         goes_on = not changed or changed.startswith(STEPS) or resume_changed or attempt.number in linked
-        # One that has finished goes on where more steps are asked for.
-        if is_done and not (goes_on and stored and (spec.steps or 0) > (stored.steps or 0)):
+        # One that has finished goes on where more steps are asked for; any other change of it is another training.
+        if is_done and not (stored and (spec.steps or 0) > (stored.steps or 0)):
             break
         if stored is None:
             continue
         found = find_checkpoints(attempt.checkpoints)
         if not goes_on:
-            left_behind = left_behind or _left_behind(found, attempt, changed, spec)
+            left_behind = left_behind or _left_behind(found, attempt, f"{'finished' if is_done else 'stopped'} with", changed, spec)
+            if is_done:
+                break
             continue
         skipped += [f"attempt {attempt.number}'s {one}" for one in found.skipped]
         started = read_resumption(attempt)
@@ -111,13 +114,13 @@ def _names_a_checkpoint(spec: RunSpec) -> bool:
     return bool(spec.settings.get("resume_from")) or any(RESUME_FROM.search(argument) for argument in spec.workload.args)
 
 
-def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, changed: str, spec: RunSpec) -> str:
+def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, ended: str, changed: str, spec: RunSpec) -> str:
     """That the training as it was before has a checkpoint, and what can be done; empty where it has none."""
     if not found.whole and not found.other_format:
         return ""
     what = f"a checkpoint of step {found.whole[0].step:,}" if found.whole else "checkpoints"
     return (
-        f"{spec.run} stopped with {what} (attempt {attempt.number}), and {changed} since. Go on from it all the same with "
+        f"{spec.run} {ended} {what} (attempt {attempt.number}), and {changed} since. Go on from it all the same with "
         "--resume-changed, start over with --from-start, or run it as it was"
     )
 

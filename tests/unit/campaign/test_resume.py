@@ -282,6 +282,16 @@ def test_a_training_that_has_finished_goes_on_where_more_steps_are_asked_for(tmp
     longer = start_of(tmp_path, resolved_training(tmp_path, 100))
     assert longer is not None and (longer.step, longer.changed) == (59, "steps 60 → 100")
     assert start_of(tmp_path, resolved_training(tmp_path, 50)) is None, "fewer are another training"
+    assert start_of(tmp_path, resolved_training(tmp_path, 60, lr=0.2)) is None, "so is another learning rate"
+    changed = resolved_training(tmp_path, 100, lr=0.2)
+    with pytest.raises(
+        RefusedError, match=r"finished with a checkpoint of step 59 .* command and steps changed since.*--resume-changed.*--from-start"
+    ):
+        start_of(tmp_path, changed)
+    run = CampaignPaths(tmp_path).run(changed.run)
+    resumed = choose_start(replace(training(changed), resume_changed=True), run, changed)
+    assert resumed is not None and resumed.step == 59
+    assert start_of(tmp_path, changed, from_start=True) == Resumption(from_start=True)
 
 
 def test_checkpoints_of_another_number_of_ranks_are_refused_and_other_gpus_are_not(tmp_path: Path) -> None:
