@@ -94,12 +94,15 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         started = read_resumption(attempt)
         if found.whole:
             newest = found.whole[0]
-            _refuse_other_ranks(newest, stored, spec, attempt)
+            # A script's own launcher may decide how many ranks there are.
+            written = newest.world_size if spec.workload.module else stored.place.ranks
+            _refuse_other_ranks(f"a checkpoint of step {newest.step:,}", written, spec, attempt)
             _refuse_nothing_left(newest, spec, attempt)
             checkpoint = str(newest.folder.relative_to(attempt.folder))
             start = Resumption(from_attempt=attempt.number, checkpoint=checkpoint, step=newest.step)
             return replace(start, skipped=tuple(skipped), changed=changed)
-        if found.other_format and stored.place.ranks == spec.place.ranks:
+        if found.other_format:
+            _refuse_other_ranks("checkpoints", stored.place.ranks, spec, attempt)
             return Resumption(from_attempt=attempt.number, skipped=tuple(skipped), changed=changed)
         if started and started.from_start:
             break
@@ -156,13 +159,12 @@ def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
     return len(shown) == len(stored.workload.args) and run_hash(before) == stored.hash
 
 
-def _refuse_other_ranks(checkpoint: StoredCheckpoint, stored: RunSpec, spec: RunSpec, attempt: AttemptPaths) -> None:
-    # A script's own launcher may decide how many ranks there are.
-    written = checkpoint.world_size if spec.workload.module else stored.place.ranks
+def _refuse_other_ranks(what: str, written: int | None, spec: RunSpec, attempt: AttemptPaths) -> None:
+    """`written` is the number of ranks that saved `what`; None where it is unknown."""
     if written is None or written == spec.place.ranks:
         return
     raise RefusedError(
-        f"{spec.run} stopped with a checkpoint of step {checkpoint.step:,} (attempt {attempt.number}), saved by {count(written, 'rank')}, "
+        f"{spec.run} stopped with {what} (attempt {attempt.number}), saved by {count(written, 'rank')}, "
         f"and the plan has {count(spec.place.ranks, 'rank')}: optimiser shards and data order are those of {written}. "
         f"Run it with {written}, or start over with --from-start"
     )

@@ -316,6 +316,11 @@ def test_a_script_with_checkpoints_of_its_own_format_gets_the_attempt(tmp_path: 
     assert start_of(tmp_path) is None
     (paths.checkpoints / "epoch=3.ckpt").touch()
     assert start_of(tmp_path) == Resumption(from_attempt=1)
+    ranks = SPEC.place.ranks
+    larger = replace(SPEC, hash="larger", place=replace(SPEC.place, ranks=ranks + 1))
+    with pytest.raises(RefusedError, match=f"checkpoints .attempt 1., saved by {ranks} rank.*plan has {ranks + 1} ranks.*--from-start"):
+        start_of(tmp_path, larger)
+    assert start_of(tmp_path, larger, from_start=True) == Resumption(from_start=True)
 
 
 def ended(out: Path, number: int, started_t: float, ended_t: float) -> RunOutcome:
