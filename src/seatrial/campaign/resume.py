@@ -31,11 +31,13 @@ from seatrial.machine.software import GitState
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
-from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec, WorkloadSpec
 from seatrial.records.signatures.registry import advice, fault_named
 
 HEAD_BYTES = 16384
 RESUME_FROM = re.compile(r"\bresume_from=(?!null$)\S")
+# Not those of something that is done every so many steps, or that takes some: save_steps, warmup_steps.
+STEPS_OPTION = re.compile(r"(?:(?:max|num|n|total|train|training)_?)*(?:steps?|iters?|iterations?|step_iterations)")
 # From provenance.json to the first line of a run: the agents of many hosts start in between.
 LONGEST_START_S = 3600.0
 
@@ -143,7 +145,8 @@ def _change(stored: RunSpec, spec: RunSpec) -> str:
 
 
 def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
-    """Whether it would have the attempt's hash with the attempt's steps, in its settings and arguments too."""
+    """Whether it would have the attempt's hash with the attempt's steps, in its settings and in the arguments that set them too: a batch
+    size that happened to be the same number is another change."""
     from seatrial.plan.resolve import run_hash
 
     if stored.steps is None or spec.steps is None:
@@ -151,12 +154,21 @@ def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
     number = re.compile(rf"(?<!\d)(?<!\d\.){spec.steps}(?!\d|\.\d)")
     shown = masked_spec(spec).workload.args
     args = [
-        number.sub(str(stored.steps), now) if number.sub(str(stored.steps), seen) == then else now
-        for now, seen, then in zip(spec.workload.args, shown, stored.workload.args, strict=False)
+        number.sub(str(stored.steps), now) if _sets_steps(spec.workload, place) and number.sub(str(stored.steps), seen) == then else now
+        for place, (now, seen, then) in enumerate(zip(spec.workload.args, shown, stored.workload.args, strict=False))
     ]
     settings = {**spec.settings, **({"steps": stored.steps} if spec.settings.get("steps") == spec.steps else {})}
     before = replace(spec, steps=stored.steps, settings=settings, workload=replace(spec.workload, args=tuple(args)))
     return len(shown) == len(stored.workload.args) and run_hash(before) == stored.hash
+
+
+def _sets_steps(workload: WorkloadSpec, place: int) -> bool:
+    """Whether the argument holds `{steps}`, or is the value of an option for the number of steps: `--max_steps 60`, `train.steps=60`."""
+    if place in workload.steps_args:
+        return True
+    name, has_value, _ = workload.args[place].partition("=")
+    option = name if has_value else workload.args[place - 1] if place else ""
+    return STEPS_OPTION.fullmatch(option.lstrip("-+").rpartition(".")[2].lower().replace("-", "_")) is not None
 
 
 def _refuse_other_ranks(what: str, written: int | None, spec: RunSpec, attempt: AttemptPaths) -> None:

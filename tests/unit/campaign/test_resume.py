@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -257,9 +258,9 @@ def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to
     assert start_of(tmp_path) == Resumption(**where)  # type: ignore[arg-type]
 
 
-def resolved_training(folder: Path, steps: int, lr: float = 0.1) -> RunSpec:
+def resolved_training(folder: Path, steps: int, lr: float = 0.1, args: Sequence[str] = ()) -> RunSpec:
     (folder / "train.py").write_text("")
-    args = ["--steps", "{steps}", "--out={steps}.pt", "--rows", "60", "--lr", str(lr), "--hf_token", "s3"]
+    args = args or ["--steps", "{steps}", "--out={steps}.pt", "--rows", "60", "--lr", str(lr), "--hf_token", "s3"]
     mapping = {"name": "final", "workload": {"script": "train.py", "args": args}, "steps": steps, "output": "out"}
     return resolve_plan(plan_from_mapping(mapping, "p"), source="p", cwd=folder).runs[0]
 
@@ -275,6 +276,32 @@ def test_more_steps_alone_go_on_from_the_checkpoint(tmp_path: Path) -> None:
         start_of(tmp_path, resolved_training(tmp_path, 30))
     with pytest.raises(RefusedError, match="command and steps changed since"):
         start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2))
+
+
+@pytest.mark.parametrize(
+    ("args", "is_alone"),
+    [
+        (["{steps}", "--batch", "32"], True),
+        (["--max_steps", "N"], True),
+        (["--train-iters=N"], True),
+        (["train.num_steps=N"], True),
+        (["{steps}", "--batch", "N"], False),
+        (["--steps", "{steps}", "--batch=N"], False),
+        (["--steps", "{steps}", "--warmup_steps", "N"], False),
+        (["--steps", "{steps}", "N"], False),
+    ],
+)
+def test_only_arguments_that_set_the_steps_may_change_with_them(tmp_path: Path, args: list[str], is_alone: bool) -> None:
+    def planned(steps: int) -> RunSpec:
+        return resolved_training(tmp_path, steps, args=[argument.replace("N", str(steps)) for argument in args])
+
+    write_stopped(tmp_path, spec=masked_spec(planned(30)), checkpoints=(20,))
+    if is_alone:
+        found = start_of(tmp_path, planned(60))
+        assert found is not None and found.changed == "steps 30 → 60"
+    else:
+        with pytest.raises(RefusedError, match="command and steps changed since"):
+            start_of(tmp_path, planned(60))
 
 
 def test_a_training_that_has_finished_goes_on_where_more_steps_are_asked_for(tmp_path: Path) -> None:
