@@ -124,9 +124,11 @@ def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, ended: str, cha
     if not found.whole and not found.other_format:
         return ""
     what = f"a checkpoint of step {found.whole[0].step:,}" if found.whole else "checkpoints"
+    # Which changes make another training, a bundled trainer decides itself when it reads the checkpoint.
+    proviso = " (the trainer refuses changes that make it another training)" if spec.workload.module else ""
     return (
         f"{spec.run} {ended} {what} (attempt {attempt.number}), and {changed} since. Go on from it all the same with "
-        "--resume-changed, start over with --from-start, or run it as it was"
+        f"--resume-changed{proviso}, start over with --from-start, or run it as it was"
     )
 
 
