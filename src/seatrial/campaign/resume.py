@@ -86,14 +86,14 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
             break
         if stored is None:
             continue
-        found = find_checkpoints(attempt.checkpoints)
+        found, started = find_checkpoints(attempt.checkpoints), read_resumption(attempt)
         if not goes_on:
             left_behind = left_behind or _left_behind(found, attempt, f"{'finished' if is_done else 'stopped'} with", changed, spec)
-            if is_done:
+            # One that has finished may have no checkpoint but that which it went on from.
+            if is_done and not (started and started.from_attempt):
                 break
             continue
         skipped += [f"attempt {attempt.number}'s {one}" for one in found.skipped]
-        started = read_resumption(attempt)
         if found.whole:
             newest = found.whole[0]
             # A script's own launcher may decide how many ranks there are.

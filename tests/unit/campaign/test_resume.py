@@ -325,6 +325,19 @@ def test_a_training_that_has_finished_goes_on_where_more_steps_are_asked_for(tmp
     assert start_of(tmp_path, changed, from_start=True) == Resumption(from_start=True)
 
 
+def test_a_training_that_finished_after_it_went_on_may_have_only_the_checkpoint_before(tmp_path: Path) -> None:
+    spec = masked_spec(resolved_training(tmp_path, 60))
+    write_stopped(tmp_path, spec=spec, checkpoints=(40,))
+    second = write_stopped(tmp_path, 2, spec=spec, outcome=Outcome.OK)
+    files.write_json(second.resume, to_json(Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_40", step=40)))
+    with pytest.raises(RefusedError, match=r"a checkpoint of step 40 \(attempt 1\), and command and steps changed since"):
+        start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2))
+    longer = start_of(tmp_path, resolved_training(tmp_path, 100))
+    assert longer is not None and (longer.from_attempt, longer.step) == (1, 40)
+    files.write_json(second.resume, to_json(Resumption(from_start=True)))
+    assert start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2)) is None, "attempt 1 was left behind"
+
+
 def test_checkpoints_of_another_number_of_ranks_are_refused_and_other_gpus_are_not(tmp_path: Path) -> None:
     write_stopped(tmp_path, checkpoints=(500,))
     ranks = SPEC.place.ranks
