@@ -170,7 +170,9 @@ def _way_to_make_alike(pair: _Pair, name: str) -> str:
             return f"make {name} the same on all ranks of {side.name}"
     if name in pair.requested_unlike:
         fallen = next(side for side in (pair.a, pair.b) if name in side.settings and _fell_back(side.settings[name]))
-        return f"set {name}={fallen.settings[name].effective or 'null'} in {fallen.name}"
+        # A reason behind the value is no part of it.
+        ran = re.split(r"\s\(|;", fallen.settings[name].effective)[0]
+        return f"set {name}={ran or 'null'} in {fallen.name}"
     reported = [one for side in (pair.a, pair.b) if (one := side.settings.get(name))]
     a, b = reported[0], reported[-1]
     declared = a.alike_by or b.alike_by
