@@ -9,8 +9,9 @@ confounded   a setting differs in effect though it was requested alike: a differ
              its figures would stand under a name that did not run. And one on which the ranks of a group disagree.
 no_effect    every setting in which they were requested unlike was the same in effect, and so was all else: both ran the same code.
 
-What only one of them reports is unknown of the other. Where it fell back there, and both requested it alike, that confounds; else it is no
-reason against a comparison, but a caution (`reported_by_one`). Nothing is said about a setting that no workload reports.
+What only one of them reports is unknown of the other. Where it fell back there, and both requested it alike, that confounds; where they
+requested it unlike, it does unless it became what the other asked for. Else it is no reason against a comparison, but a caution
+(`reported_by_one`). Nothing is said about a setting that no workload reports.
 """
 
 from __future__ import annotations
@@ -35,8 +36,23 @@ COMMON = "{common}"
 _WORDS = {"True": "on", "False": "off", "": "none", "None": "none"}
 _LEFT_OPEN = ("", "None", "auto")
 """Requested values that any effective one fulfils."""
-# torch's names beside the usual ones.
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+# Names of the same beside the usual ones.
+_SYNONYMS = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    **dict.fromkeys(("sdpattention", "scaled_dot_product_attention"), "sdpa"),
+}
+# What follows in a report is where or why.
+_END_OF_NAME = re.compile(r"\s*(?:\s\(|[;:,])")
+_ARROW = re.compile(r"\s*(?:->|=>|→)\s*")
+# What a longer name of the same implementation may have more.
+_MORE_OF_NAME = re.compile(r"(?:attention|attn|mixed|v?\d+)*")
+# In a report: the rest is about what is not in effect.
+_DENIALS = frozenset({"not", "no", "non", "without", "disabled", "off", "unavailable", "unsupported", "missing", "failed"})
+# A script may take a switch as a number and report it as the truth value that it became.
+_SWITCHES = ({"0", "False"}, {"1", "True"})
 
 Group = GroupSummary | ComparedGroup
 
@@ -85,8 +101,10 @@ class _Pair:
         return list(dict.fromkeys([*(name for name in planned if name not in aliases), *more]))
 
     def differs(self, name: str) -> bool:
-        """In effect, as far as that is known."""
-        return self.a.value(name) != self.b.value(name)
+        """In effect, as far as that is known. A switch that was requested as a number may be reported as a truth value."""
+        a, b = self.a.value(name), self.b.value(name)
+        is_request = (name in self.a.settings) != (name in self.b.settings)
+        return a != b and not (is_request and {a, b} in _SWITCHES)
 
     def is_followed(self, name: str) -> bool:
         """It was declared to follow a setting in which the two differ, where one of them has a value for which that was declared."""
@@ -116,10 +134,14 @@ class _Pair:
         return not self.is_followed(name)
 
     def _fell_back_unseen(self, name: str) -> bool:
-        """It fell back where it is reported; the other group requested the same and does not report what became of it."""
+        """It fell back where it is reported; the other group does not report what became of it. Requested unlike, it is the axis: the
+        group that fell back did not run what its name says. What the other asked for is then all that is known of that one; where both
+        are the same, the axis had no effect."""
         reported = self.a.settings.get(name) or self.b.settings[name]
-        if not (_fell_back(reported) or _is_mixed(reported)) or name in self.requested_unlike or self.is_followed(name):
+        if not (_fell_back(reported) or _is_mixed(reported)) or self.is_followed(name):
             return False
+        if name in self.requested_unlike:
+            return self.differs(name)
         # A setting that no plan names is one of the script itself: the same in one campaign, perhaps not there at all in another.
         is_alike = name in self.a.requested or self.a.campaign == self.b.campaign
         return is_alike and not self.is_part_of(name, self.requested_unlike)
@@ -147,8 +169,10 @@ def _way_to_make_alike(pair: _Pair, name: str) -> str:
         if name in side.settings and _is_mixed(side.settings[name]):
             return f"make {name} the same on all ranks of {side.name}"
     if name in pair.requested_unlike:
-        fallen = next(side for side in (pair.a, pair.b) if _fell_back(side.settings[name]))
-        return f"set {name}={fallen.settings[name].effective or 'null'} in {fallen.name}"
+        fallen = next(side for side in (pair.a, pair.b) if name in side.settings and _fell_back(side.settings[name]))
+        # A reason behind the value is no part of it.
+        ran = re.split(r"\s\(|;", fallen.settings[name].effective)[0]
+        return f"set {name}={ran or 'null'} in {fallen.name}"
     reported = [one for side in (pair.a, pair.b) if (one := side.settings.get(name))]
     a, b = reported[0], reported[-1]
     declared = a.alike_by or b.alike_by
@@ -244,7 +268,7 @@ def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlik
         by_key.setdefault((side.conditions, *values), []).append(side)
     found: dict[str, tuple[str, Unlike]] = {}
     for alike in by_key.values():
-        first = max(alike, key=lambda side: sum(one.requested == one.effective for one in side.settings.values()))
+        first = max(alike, key=lambda side: sum(_is_as_requested(one) for one in side.settings.values()))
         for side in alike:
             unlike = _without_effect(_Pair(first, side)) if side is not first else None
             if unlike is not None:
@@ -283,20 +307,46 @@ def _is_mixed(one: EffectiveSetting) -> bool:
     return one.effective.startswith(MIXED_RANKS)
 
 
+def _is_as_requested(one: EffectiveSetting) -> bool:
+    return one.requested == one.effective or {one.requested, one.effective} in _SWITCHES
+
+
 def _fell_back(one: EffectiveSetting) -> bool:
-    """Whether something else is in effect than was asked for. A script may report a value under a longer name: flash as flash_attention_2,
-    bf16 as torch.bfloat16, cuda as cuda:0."""
-    if one.requested in _LEFT_OPEN:
+    """Whether something else is in effect than was asked for."""
+    if one.requested in _LEFT_OPEN or _is_as_requested(one):
         return False
-    requested, effective = _usual_name(one.requested), _usual_name(one.effective)
-    if re.fullmatch(r"[+-]?[\d.]+", requested):
-        return requested != effective
-    return re.search(rf"(?<![a-z0-9]){re.escape(requested)}(?![a-z0-9])", effective) is None
+    effective = _ARROW.split(one.effective)[-1] or "none"
+    requested = _words(one.requested)
+    # A list, or a device by its number: all of it was asked for.
+    if _END_OF_NAME.search(one.requested):
+        return _words(effective) != requested
+    name = _END_OF_NAME.split(effective)[0]
+    if re.fullmatch(r"[+-]?[\d.]+", one.requested):
+        return name != one.requested
+    # A path, a hub id or a class of a module ends in its name.
+    return not any(_is_name_of(_words(each), requested) for each in (name, name.rpartition("/")[2], name.rpartition(".")[2]))
 
 
-def _usual_name(value: str) -> str:
-    name = value.lower().removeprefix("torch.")
-    return _DTYPES.get(name, name) or "none"
+def _is_name_of(reported: Sequence[str], requested: Sequence[str]) -> bool:
+    """Whether a script reports what was requested, perhaps under a longer name: flash as FlashAttention2, bf16 as bfloat16-mixed. Of words
+    that were requested none may be missing: adamw is not adamw_fused."""
+    if not _DENIALS.isdisjoint(set(reported) - set(requested)):
+        return False
+    if reported[: len(requested)] == requested:
+        return True
+    short, long = sorted(("".join(reported), "".join(requested)), key=len)
+    if not short or not long.startswith(short):
+        return False
+    more = long[len(short) :]
+    is_longer_number = short[-1].isdigit() and more[:1].isdigit()
+    return not is_longer_number and bool(_MORE_OF_NAME.fullmatch(more))
+
+
+def _words(name: str) -> list[str]:
+    """In lower case, each by its usual name, without torch's own."""
+    text = name.lower()
+    found = [_SYNONYMS.get(word, word) for word in re.split(r"[\W_]+", _SYNONYMS.get(text, text)) if word]
+    return found[1:] if found[:1] == ["torch"] and len(found) > 1 else found
 
 
 def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = True) -> str:

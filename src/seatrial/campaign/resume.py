@@ -4,7 +4,8 @@ In: the folder. Out: the attempt that counts for a spec, and what changed since;
 open. A run is finished when the newest attempt with its hash that was not cut short is `ok`: finished runs are not run again, changed
 ones have another hash and are. A training, which is a plan of one group and one repeat, goes on from the newest whole checkpoint of its
 earlier attempts, with another number of steps too; where anything else changed since, that is refused unless it was asked for
-(`--resume-changed`). Runs that are measured always start anew, since a checkpoint would change what is measured.
+(`--resume-changed`), and so for one that has finished and is to have more steps. Runs that are measured always start anew, since a
+checkpoint would change what is measured.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from seatrial.machine.software import GitState
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
-from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec, WorkloadSpec
 from seatrial.records.signatures.registry import advice, fault_named
 
 HEAD_BYTES = 16384
 RESUME_FROM = re.compile(r"\bresume_from=(?!null$)\S")
+# Not those of something that is done every so many steps, or that takes some: save_steps, warmup_steps.
+STEPS_OPTION = re.compile(r"(?:(?:max|num|n|total|train|training)_?)*(?:steps?|iters?|iterations?|step_iterations)")
 # From provenance.json to the first line of a run: the agents of many hosts start in between.
 LONGEST_START_S = 3600.0
 
@@ -78,25 +81,30 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         is_done = outcome is not None and outcome.outcome is Outcome.OK
         changed = _change(stored, spec) if stored else ""
         goes_on = not changed or changed.startswith(STEPS) or resume_changed or attempt.number in linked
-        # One that has finished goes on where more steps are asked for.
-        if is_done and not (goes_on and stored and (spec.steps or 0) > (stored.steps or 0)):
+        # One that has finished goes on where more steps are asked for; any other change of it is another training.
+        if is_done and not (stored and (spec.steps or 0) > (stored.steps or 0)):
             break
         if stored is None:
             continue
-        found = find_checkpoints(attempt.checkpoints)
+        found, started = find_checkpoints(attempt.checkpoints), read_resumption(attempt)
         if not goes_on:
-            left_behind = left_behind or _left_behind(found, attempt, changed, spec)
+            left_behind = left_behind or _left_behind(found, attempt, f"{'finished' if is_done else 'stopped'} with", changed, spec)
+            # One that has finished may have no checkpoint but that which it went on from.
+            if is_done and not (started and started.from_attempt):
+                break
             continue
         skipped += [f"attempt {attempt.number}'s {one}" for one in found.skipped]
-        started = read_resumption(attempt)
         if found.whole:
             newest = found.whole[0]
-            _refuse_other_ranks(newest, stored, spec, attempt)
+            # A script's own launcher may decide how many ranks there are.
+            written = newest.world_size if spec.workload.module else stored.place.ranks
+            _refuse_other_ranks(f"a checkpoint of step {newest.step:,}", written, spec, attempt)
             _refuse_nothing_left(newest, spec, attempt)
             checkpoint = str(newest.folder.relative_to(attempt.folder))
             start = Resumption(from_attempt=attempt.number, checkpoint=checkpoint, step=newest.step)
             return replace(start, skipped=tuple(skipped), changed=changed)
-        if found.other_format and stored.place.ranks == spec.place.ranks:
+        if found.other_format:
+            _refuse_other_ranks("checkpoints", stored.place.ranks, spec, attempt)
             return Resumption(from_attempt=attempt.number, skipped=tuple(skipped), changed=changed)
         if started and started.from_start:
             break
@@ -111,14 +119,16 @@ def _names_a_checkpoint(spec: RunSpec) -> bool:
     return bool(spec.settings.get("resume_from")) or any(RESUME_FROM.search(argument) for argument in spec.workload.args)
 
 
-def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, changed: str, spec: RunSpec) -> str:
+def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, ended: str, changed: str, spec: RunSpec) -> str:
     """That the training as it was before has a checkpoint, and what can be done; empty where it has none."""
     if not found.whole and not found.other_format:
         return ""
     what = f"a checkpoint of step {found.whole[0].step:,}" if found.whole else "checkpoints"
+    # Which changes make another training, a bundled trainer decides itself when it reads the checkpoint.
+    proviso = " (the trainer refuses changes that make it another training)" if spec.workload.module else ""
     return (
-        f"{spec.run} stopped with {what} (attempt {attempt.number}), and {changed} since. Go on from it all the same with "
-        "--resume-changed, start over with --from-start, or run it as it was"
+        f"{spec.run} {ended} {what} (attempt {attempt.number}), and {changed} since. Go on from it all the same with "
+        f"--resume-changed{proviso}, start over with --from-start, or run it as it was"
     )
 
 
@@ -137,7 +147,8 @@ def _change(stored: RunSpec, spec: RunSpec) -> str:
 
 
 def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
-    """Whether it would have the attempt's hash with the attempt's steps, in its settings and arguments too."""
+    """Whether it would have the attempt's hash with the attempt's steps, in its settings and in the arguments that set them too: a batch
+    size that happened to be the same number is another change."""
     from seatrial.plan.resolve import run_hash
 
     if stored.steps is None or spec.steps is None:
@@ -145,21 +156,29 @@ def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
     number = re.compile(rf"(?<!\d)(?<!\d\.){spec.steps}(?!\d|\.\d)")
     shown = masked_spec(spec).workload.args
     args = [
-        number.sub(str(stored.steps), now) if number.sub(str(stored.steps), seen) == then else now
-        for now, seen, then in zip(spec.workload.args, shown, stored.workload.args, strict=False)
+        number.sub(str(stored.steps), now) if _sets_steps(spec.workload, place) and number.sub(str(stored.steps), seen) == then else now
+        for place, (now, seen, then) in enumerate(zip(spec.workload.args, shown, stored.workload.args, strict=False))
     ]
     settings = {**spec.settings, **({"steps": stored.steps} if spec.settings.get("steps") == spec.steps else {})}
     before = replace(spec, steps=stored.steps, settings=settings, workload=replace(spec.workload, args=tuple(args)))
     return len(shown) == len(stored.workload.args) and run_hash(before) == stored.hash
 
 
-def _refuse_other_ranks(checkpoint: StoredCheckpoint, stored: RunSpec, spec: RunSpec, attempt: AttemptPaths) -> None:
-    # A script's own launcher may decide how many ranks there are.
-    written = checkpoint.world_size if spec.workload.module else stored.place.ranks
+def _sets_steps(workload: WorkloadSpec, place: int) -> bool:
+    """Whether the argument holds `{steps}`, or is the value of an option for the number of steps: `--max_steps 60`, `train.steps=60`."""
+    if place in workload.steps_args:
+        return True
+    name, has_value, _ = workload.args[place].partition("=")
+    option = name if has_value else workload.args[place - 1] if place else ""
+    return STEPS_OPTION.fullmatch(option.lstrip("-+").rpartition(".")[2].lower().replace("-", "_")) is not None
+
+
+def _refuse_other_ranks(what: str, written: int | None, spec: RunSpec, attempt: AttemptPaths) -> None:
+    """`written` is the number of ranks that saved `what`; None where it is unknown."""
     if written is None or written == spec.place.ranks:
         return
     raise RefusedError(
-        f"{spec.run} stopped with a checkpoint of step {checkpoint.step:,} (attempt {attempt.number}), saved by {count(written, 'rank')}, "
+        f"{spec.run} stopped with {what} (attempt {attempt.number}), saved by {count(written, 'rank')}, "
         f"and the plan has {count(spec.place.ranks, 'rank')}: optimiser shards and data order are those of {written}. "
         f"Run it with {written}, or start over with --from-start"
     )

@@ -43,7 +43,7 @@ from seatrial.plan.matrix import (
     varied_names,
 )
 from seatrial.plan.place import Capacity, capacity_of, place_at
-from seatrial.plan.placeholders import PlaceholderProblem, fill, value_text, work_value
+from seatrial.plan.placeholders import PlaceholderProblem, fill, names_in, value_text, work_value
 from seatrial.plan.schema import LARGEST_WORK, Plan
 from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
@@ -201,6 +201,7 @@ def _workload(plan: Plan, values: dict[str, Scalar]) -> WorkloadSpec:
         name=Path(str(workload.script)).name,
         script=fill(str(workload.script), values),
         args=tuple(fill(argument, values) for argument in workload.args),
+        steps_args=tuple(place for place, argument in enumerate(workload.args) if "steps" in names_in(argument)),
         reads=workload.reads,
         patterns=tuple(workload.patterns),
         samples_per_step=_work(plan, "samples_per_step", values),

@@ -1,6 +1,7 @@
 """The campaign that a plan `needs`: has it passed, on this machine and with this software?
 
-In: a `Need` with the folder of that campaign. Out: one check. The verdict is read from its verdict.json, machine and software from the
+In: a `Need` with the folder of that campaign. Out: one check. The verdict is read from its verdict.json, which must be newer than every
+attempt: a harness that was killed while it ran the campaign again leaves the verdict of before. Machine and software are read from the
 provenance.json of its runs and compared as fingerprints are with those of every run of the plan, the code left out: whether a platform is
 steady does not depend on a commit, and editing a plan of the checkout would be one. On many hosts it is the hosts as they were asked before
 the start; the nodes of a Slurm job are not known yet, and that is said.
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seatrial.core import files
-from seatrial.core.paths import CampaignPaths
+from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.text import count, join_names
 from seatrial.machine.provenance import (
     NOT_OF_NODE_0,
@@ -27,6 +28,7 @@ from seatrial.preflight.definitions import NOT_ASKED, Need, refusal
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none
+from seatrial.records.outcome import RunOutcome
 from seatrial.records.plan import HOSTFILE, PERNODE, SLURM, NeededCampaign, RunSpec
 from seatrial.records.verdict import CampaignVerdict, Verdict
 
@@ -50,6 +52,8 @@ def check_needed(need: Need) -> Iterator[Check]:
     if needs is None:
         return
     problem = _verdict_problem(needs)
+    unjudged = "" if problem else _unjudged_attempt(CampaignPaths(Path(needs.campaign)))
+    problem = problem or unjudged
     if not problem and not need.starts_programs:
         # What would run here now is known only to git and the run's own Python.
         yield NEEDED.result(True, NOT_ASKED, campaign=needs.campaign, fix="run it first")
@@ -57,6 +61,8 @@ def check_needed(need: Need) -> Iterator[Check]:
     not_compared = _why_not_compared(need)
     problem = problem or ("" if not_compared else _elsewhere(needs, need))
     run_it = f"run it first (`seatrial run {shlex.quote(needs.plan)}`)" if needs.plan else "run it first"
+    if unjudged:
+        run_it = f"report it again: `seatrial report {shlex.quote(needs.campaign)}`"
     where = f"; {not_compared}" if not_compared else ", on this machine with this software"
     found = problem or f"{Verdict.PASS.value}{f' by {needs.ready}' if needs.ready else ''}{where}"
     yield NEEDED.result(not problem, found, refuses=needs.enforced, campaign=needs.campaign, fix=run_it)
@@ -80,6 +86,30 @@ def _verdict_problem(needs: NeededCampaign) -> str:
         return ""
     reasons = [finding.text.rstrip(".") for finding in judged if finding.verdict is not Verdict.PASS]
     return f"its verdict is {verdict.verdict.value}{f': {reasons[0]}' if reasons else ''}"
+
+
+def _unjudged_attempt(paths: CampaignPaths) -> str:
+    """That its verdict says nothing about an attempt, which came after it; empty where it is about all."""
+    judged_t = paths.verdict.stat().st_mtime
+    for run in paths.runs():
+        for attempt in run.attempts():
+            if _is_newer(attempt, judged_t):
+                how = "ended after" if attempt.outcome.exists() else "has not ended, and is newer than"
+                return f"attempt {attempt.number} of {attempt.run} {how} its {paths.verdict.name}"
+    return ""
+
+
+def _is_newer(attempt: AttemptPaths, judged_t: float) -> bool:
+    """Whether it ended after the verdict, or wrote anything since where it has no end. By its own clock and by that of the file system:
+    a copy of the folder has new times of files, and the clock of another host may be fast."""
+    outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
+    if outcome is not None and 0 < outcome.ended_t <= judged_t:
+        return False
+    try:
+        return any(path.stat().st_mtime > judged_t for path in ([attempt.outcome] if outcome else [*attempt.folder.iterdir()]))
+    except OSError:
+        # A file that is gone by now is one of a run that is under way.
+        return True
 
 
 def _why_not_compared(need: Need) -> str:

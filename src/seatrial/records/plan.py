@@ -25,6 +25,8 @@ class WorkloadSpec:
     """The user's script or program, as typed, relative to `cwd`."""
     args: tuple[str, ...] = ()
     """Arguments after the script, placeholders filled."""
+    steps_args: tuple[int, ...] = ()
+    """Places of the arguments that hold `{steps}`: they change with the number of steps. No part of the hash."""
     reads: str = "auto"
     """Which log format reads its lines, `auto` to find one, `none` to time the whole run only."""
     patterns: tuple[str, ...] = ()

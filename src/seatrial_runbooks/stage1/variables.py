@@ -218,6 +218,8 @@ def _how_to_set(meant: str, mode: str) -> str:
         return f"use {BY_MODE['micro_batch'][AB if mode == AB else SWEEP]}, the batch of one rank"
     if meant == ACCUMULATION:
         return "the trainer does not accumulate gradients"
+    if meant == CHECKPOINTING:
+        return "the trainer does not recompute activations"
     return f"use {SETTING_VARIABLES.get(meant, meant)}"
 
 
@@ -501,7 +503,7 @@ BY_MODE = {
     "num_workers": {AB: "AB_OLD_NUM_WORKERS and AB_TUNED_NUM_WORKERS", SWEEP: "SWEEP_NUM_WORKERS_LIST"},
     "prefetch_factor": {AB: "AB_OLD_PREFETCH_FACTOR and AB_TUNED_PREFETCH_FACTOR", SWEEP: "SWEEP_PREFETCH_LIST"},
 }
-GLOBAL_BATCH, ACCUMULATION = "global batch", "gradient accumulation"
+GLOBAL_BATCH, ACCUMULATION, CHECKPOINTING = "global batch", "gradient accumulation", "gradient checkpointing"
 """What the driver has no variable for."""
 # Words around a setting's name that change nothing about what is meant.
 FILLERS, VERSIONS = ("ENABLE", "USE", "WITH", "TRAIN", "NUM"), ("2", "V2")
@@ -511,18 +513,18 @@ KEY_NAMES = {
 }
 # What other programs call a setting, or a variable.
 SYNONYMS = {
-    **dict.fromkeys(
-        ("BATCH_SIZE", "BATCH_SIZES", "MICRO_BATCHES", "MICRO_BATCH_SIZE", "TRAIN_BATCH_SIZE", "PER_DEVICE_BATCH_SIZE"), "micro_batch"
-    ),
-    **dict.fromkeys(("ZERO", "ZERO_STAGES", "DEEPSPEED_STAGE"), "zero_stage"),
+    **dict.fromkeys(("BATCH_SIZE", "BATCH_SIZES", "MICRO_BATCHES", "MICRO_BATCH_SIZE", "TRAIN_BATCH_SIZE", "MBS"), "micro_batch"),
+    **dict.fromkeys(("PER_DEVICE_BATCH_SIZE", "PER_DEVICE_TRAIN_BATCH_SIZE", "BATCH_SIZE_PER_GPU"), "micro_batch"),
+    **dict.fromkeys(("ZERO", "ZEROSTAGE", "ZERO_STAGES", "DEEPSPEED_STAGE", "DS_STAGE", "DS_ZERO_STAGE"), "zero_stage"),
     **dict.fromkeys(("WORKERS", "NUM_WORKERS_LIST", "DATALOADER_WORKERS", "DATALOADER_NUM_WORKERS"), "num_workers"),
     **dict.fromkeys(("PREFETCH", "PREFETCH_LIST"), "prefetch_factor"),
-    **dict.fromkeys(("MAX_ITERS", "MAX_ITERATIONS"), "steps"),
+    **dict.fromkeys(("MAX_ITERS", "MAX_ITERATIONS", "TOTAL_STEPS"), "steps"),
     **dict.fromkeys(("DTYPE", "BF16", "FP16", "AMP"), "precision"),
     **dict.fromkeys(
         ("FLASH_ATTN", "FLASH_ATTENTION", "ATTN", "ATTENTION", "ATTENTION_IMPL", "ATTENTION_IMPLEMENTATION", "ATTN_IMPLEMENTATION"),
         "attn_impl",
     ),
+    **dict.fromkeys(("ATTENTION_BACKEND", "ATTN_BACKEND", "FLASH", "SDPA"), "attn_impl"),
     **dict.fromkeys(("SPEECH_ATTN", "SPEECH_ATTENTION"), "speech_attn_impl"),
     **dict.fromkeys(("TEXT_ATTN", "TEXT_ATTENTION"), "text_attn_impl"),
     **dict.fromkeys(("COMPILE",), "torch_compile"),
@@ -531,12 +533,15 @@ SYNONYMS = {
     **dict.fromkeys(("FIXED_SLICE", "FIXED_SLICE_S", "FIXED_SLICE_SEC", "SLICE_SECONDS"), "fixed_slice_s"),
     **dict.fromkeys(("LENGTH_BUCKET",), "length_buckets"),
     **dict.fromkeys(("MIXED",), "mixed_precision"),
-    **dict.fromkeys(("GPUS", "NGPUS", "GPU_IDS"), "INCLUDE, such as localhost:0,1"),
+    **dict.fromkeys(("GPUS", "NGPUS", "N_GPUS", "GPU_IDS", "NPROC_PER_NODE"), "INCLUDE, such as localhost:0,1"),
     **dict.fromkeys(("TAIL_POINTS",), "TAIL_TIMING_POINTS"),
     **dict.fromkeys(("OUTPUT",), "OUTPUT_ROOT"),
     **dict.fromkeys(("PRETRAINED_PATH",), "SPEECH_MODEL_PATH or TEXT_MODEL_PATH"),
     **dict.fromkeys(("GLOBAL_BATCH", "GLOBAL_BATCH_SIZE"), GLOBAL_BATCH),
     **dict.fromkeys(("GRADIENT_ACCUMULATION", "GRADIENT_ACCUMULATION_STEPS", "GRAD_ACCUM_STEPS"), ACCUMULATION),
+    **dict.fromkeys(("GRAD_ACCUM", "ACCUM_STEPS", "GAS"), ACCUMULATION),
+    **dict.fromkeys(("GRADIENT_CHECKPOINTING", "ACTIVATION_CHECKPOINTING"), CHECKPOINTING),
+    **dict.fromkeys(("CUDA_GRAPH", "CUDA_GRAPHS"), "FAST_PATHS, of whose parts text_graph and tower_graph are CUDA graphs"),
 }
 
 

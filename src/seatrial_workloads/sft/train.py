@@ -156,6 +156,9 @@ class Training:
         current = {**decisive_settings(self.settings, self.formats.precision.effective, self.rows.name), "world_size": world_size}
         same = {name: current[name] for name in (*SAME, "world_size")}
         check_same(checkpoint, same, "start over (resume_from=null, or --from-start)")
+        done, steps = checkpoint.info.step + 1, self.settings.steps
+        if done > steps:
+            raise StartupError(f"{checkpoint.folder} has {done} steps done, and steps is {steps}: raise steps, or start over")
         planned = checkpoint.info.settings.get("steps", self.settings.steps)
         if planned != self.settings.steps:
             # A longer training is the one change that users want of a training; its schedule is another from here on.

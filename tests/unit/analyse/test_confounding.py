@@ -499,13 +499,84 @@ def test_no_group_wins_under_a_name_that_did_not_run() -> None:
     assert found.ranking.confounded.startswith("confounded: attn is eager in fast")
 
 
+def test_no_group_wins_under_a_name_that_did_not_run_where_the_other_reports_nothing() -> None:
+    flash = runs("flash", {"attn": "flash"}, {"attn": ("flash", "eager", "flash is not installed")}, rate=200.0)
+    found = campaign(flash, runs("sdpa", {"attn": "sdpa"}, {}))
+    (unlike,) = comparable(*found.groups).unlike
+    assert unlike.kind == CONFOUNDED and unlike.remedy == "set attn=eager in flash"
+    assert "attn is eager in flash, which asked for flash, and unknown in sdpa, which does not report it" in unlike.text
+    assert (found.ranking.winner, found.ranking.decided) == (None, False) and "eager" in found.ranking.confounded
+    with pytest.raises(RefusedError, match="eager in flash"):
+        compare(*sides(found))
+    # One that got what it asked for is compared.
+    as_asked = runs("flash", {"attn": "flash"}, {"attn": ("flash", "flash", "")}, rate=200.0)
+    assert campaign(as_asked, runs("sdpa", {"attn": "sdpa"}, {})).ranking.winner == "flash"
+
+
 @pytest.mark.parametrize(
-    ("requested", "effective"), [("flash", "flash_attention_2"), ("bf16", "torch.bfloat16"), ("cuda", "cuda:0"), ("auto", "sdpa")]
+    ("requested", "effective"),
+    [
+        ("flash", "flash_attention_2"),
+        ("flash", "FlashAttention2"),
+        ("flash_attention_2", "flash"),
+        ("flash_attention_2", "kernels-community/flash-attention-2"),
+        ("sdpa", "SDPAttention"),
+        ("sdpa", "torch_sdpa"),
+        ("sdpa", "scaled_dot_product_attention"),
+        ("bf16", "torch.bfloat16"),
+        ("bf16", "bfloat16-mixed"),
+        ("fp16", "half"),
+        ("float32", "fp32 (TF32 off)"),
+        ("zero1", "zero_1"),
+        ("int16", "int_16"),
+        ("adamw", "torch.optim.AdamW"),
+        ("nccl", "NCCL 2.21; 4 channels"),
+        ("cuda", "cuda:0"),
+        ("front_end,tower_graph", "front_end, tower_graph"),
+        (0, False),
+        (1, True),
+        ("auto", "sdpa"),
+    ],
 )
 def test_a_longer_name_for_what_was_asked_for_is_no_fallback(requested: str, effective: str) -> None:
     a = runs("a", {"kind": requested}, {"kind": (requested, effective, "")}, rate=200.0)
     b = runs("b", {"kind": "other"}, {"kind": ("other", "other", "")})
     assert campaign(a, b).ranking.winner == "a"
+
+
+@pytest.mark.parametrize(
+    ("requested", "effective"),
+    [
+        ("flash", "sdpa (flash not installed)"),
+        ("flash", "flash -> eager"),
+        ("flash", "flash unavailable"),
+        ("flash_attention_3", "flash_attention_2"),
+        ("fused", "not fused"),
+        ("adamw_fused", "adamw"),
+        ("adam", "adamw"),
+        ("nccl", "gloo; nccl not built"),
+        ("fp16", "bf16 (fp16 unsupported)"),
+        ("zero1", "zero10"),
+        ("cuda:1", "cuda:0"),
+        ("front_end,tower_graph", "front_end"),
+        ("flash", ""),
+        (1, False),
+        (2, True),
+    ],
+)
+def test_a_report_that_only_names_what_was_asked_for_is_a_fallback(requested: str, effective: str) -> None:
+    a = runs("a", {"kind": requested}, {"kind": (requested, effective, "")}, rate=200.0)
+    b = runs("b", {"kind": "other"}, {"kind": ("other", "other", "")})
+    assert campaign(a, b).ranking.winner is None and kinds(*campaign(a, b).groups) == [CONFOUNDED]
+
+
+def test_a_switch_that_is_requested_as_a_number_and_reported_as_a_truth_value_is_as_requested() -> None:
+    off, on = runs("off", {"graph": 0}, {"graph": (0, False, "")}), runs("on", {"graph": 1}, {"graph": (1, True, "")}, rate=200.0)
+    assert campaign(off, on).ranking.winner == "on"
+    lost = runs("on", {"graph": 1}, {"graph": (1, False, "capture failed")}, rate=200.0)
+    for other in (off, runs("off", {"graph": 0}, {})):
+        found = campaign(other, lost)
+        assert kinds(*found.groups) == [NO_EFFECT] and found.ranking.recommended == "off"
 
 
 @pytest.mark.parametrize("settings", [({"x": 1}, {"x": 2}), ({"attn": "sdpa"}, {"attn": "fused"})], ids=["not the axis", "the axis"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,13 +254,17 @@ def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to
     assert start_of(tmp_path, by_key) is None and start_of(tmp_path, by_setting) is None
     with pytest.raises(RefusedError):
         start_of(tmp_path, replace(CHANGED, hash="none", settings={"resume_from": None}))
+    bundled = replace(SPEC.workload, module="sft", script=None)
+    write_stopped(tmp_path / "bundled", spec=replace(SPEC, workload=bundled), checkpoints=(500,))
+    with pytest.raises(RefusedError, match=r"--resume-changed \(the trainer refuses changes that make it another training\), start over"):
+        start_of(tmp_path / "bundled", replace(CHANGED, workload=bundled))
     # Run as it was, it goes on from its own.
     assert start_of(tmp_path) == Resumption(**where)  # type: ignore[arg-type]
 
 
-def resolved_training(folder: Path, steps: int, lr: float = 0.1) -> RunSpec:
+def resolved_training(folder: Path, steps: int, lr: float = 0.1, args: Sequence[str] = ()) -> RunSpec:
     (folder / "train.py").write_text("")
-    args = ["--steps", "{steps}", "--out={steps}.pt", "--rows", "60", "--lr", str(lr), "--hf_token", "s3"]
+    args = args or ["--steps", "{steps}", "--out={steps}.pt", "--rows", "60", "--lr", str(lr), "--hf_token", "s3"]
     mapping = {"name": "final", "workload": {"script": "train.py", "args": args}, "steps": steps, "output": "out"}
     return resolve_plan(plan_from_mapping(mapping, "p"), source="p", cwd=folder).runs[0]
 
@@ -277,11 +282,60 @@ def test_more_steps_alone_go_on_from_the_checkpoint(tmp_path: Path) -> None:
         start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2))
 
 
+@pytest.mark.parametrize(
+    ("args", "is_alone"),
+    [
+        (["{steps}", "--batch", "32"], True),
+        (["--max_steps", "N"], True),
+        (["--train-iters=N"], True),
+        (["train.num_steps=N"], True),
+        (["{steps}", "--batch", "N"], False),
+        (["--steps", "{steps}", "--batch=N"], False),
+        (["--steps", "{steps}", "--warmup_steps", "N"], False),
+        (["--steps", "{steps}", "N"], False),
+    ],
+)
+def test_only_arguments_that_set_the_steps_may_change_with_them(tmp_path: Path, args: list[str], is_alone: bool) -> None:
+    def planned(steps: int) -> RunSpec:
+        return resolved_training(tmp_path, steps, args=[argument.replace("N", str(steps)) for argument in args])
+
+    write_stopped(tmp_path, spec=masked_spec(planned(30)), checkpoints=(20,))
+    if is_alone:
+        found = start_of(tmp_path, planned(60))
+        assert found is not None and found.changed == "steps 30 → 60"
+    else:
+        with pytest.raises(RefusedError, match="command and steps changed since"):
+            start_of(tmp_path, planned(60))
+
+
 def test_a_training_that_has_finished_goes_on_where_more_steps_are_asked_for(tmp_path: Path) -> None:
     write_stopped(tmp_path, spec=masked_spec(resolved_training(tmp_path, 60)), checkpoints=(59,), outcome=Outcome.OK)
     longer = start_of(tmp_path, resolved_training(tmp_path, 100))
     assert longer is not None and (longer.step, longer.changed) == (59, "steps 60 → 100")
     assert start_of(tmp_path, resolved_training(tmp_path, 50)) is None, "fewer are another training"
+    assert start_of(tmp_path, resolved_training(tmp_path, 60, lr=0.2)) is None, "so is another learning rate"
+    changed = resolved_training(tmp_path, 100, lr=0.2)
+    with pytest.raises(
+        RefusedError, match=r"finished with a checkpoint of step 59 .* command and steps changed since.*--resume-changed.*--from-start"
+    ):
+        start_of(tmp_path, changed)
+    run = CampaignPaths(tmp_path).run(changed.run)
+    resumed = choose_start(replace(training(changed), resume_changed=True), run, changed)
+    assert resumed is not None and resumed.step == 59
+    assert start_of(tmp_path, changed, from_start=True) == Resumption(from_start=True)
+
+
+def test_a_training_that_finished_after_it_went_on_may_have_only_the_checkpoint_before(tmp_path: Path) -> None:
+    spec = masked_spec(resolved_training(tmp_path, 60))
+    write_stopped(tmp_path, spec=spec, checkpoints=(40,))
+    second = write_stopped(tmp_path, 2, spec=spec, outcome=Outcome.OK)
+    files.write_json(second.resume, to_json(Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_40", step=40)))
+    with pytest.raises(RefusedError, match=r"a checkpoint of step 40 \(attempt 1\), and command and steps changed since"):
+        start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2))
+    longer = start_of(tmp_path, resolved_training(tmp_path, 100))
+    assert longer is not None and (longer.from_attempt, longer.step) == (1, 40)
+    files.write_json(second.resume, to_json(Resumption(from_start=True)))
+    assert start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2)) is None, "attempt 1 was left behind"
 
 
 def test_checkpoints_of_another_number_of_ranks_are_refused_and_other_gpus_are_not(tmp_path: Path) -> None:
@@ -306,6 +360,11 @@ def test_a_script_with_checkpoints_of_its_own_format_gets_the_attempt(tmp_path: 
     assert start_of(tmp_path) is None
     (paths.checkpoints / "epoch=3.ckpt").touch()
     assert start_of(tmp_path) == Resumption(from_attempt=1)
+    ranks = SPEC.place.ranks
+    larger = replace(SPEC, hash="larger", place=replace(SPEC.place, ranks=ranks + 1))
+    with pytest.raises(RefusedError, match=f"checkpoints .attempt 1., saved by {ranks} rank.*plan has {ranks + 1} ranks.*--from-start"):
+        start_of(tmp_path, larger)
+    assert start_of(tmp_path, larger, from_start=True) == Resumption(from_start=True)
 
 
 def ended(out: Path, number: int, started_t: float, ended_t: float) -> RunOutcome:

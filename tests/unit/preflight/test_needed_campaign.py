@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +13,9 @@ import pytest
 
 from seatrial.campaign import preflight
 from seatrial.core.errors import PlanError, RefusedError
-from seatrial.core.files import write_json
+from seatrial.core.files import read_json, write_json
 from seatrial.core.hostfile import HostSpec
-from seatrial.core.paths import CampaignPaths
+from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.machine.provenance import compute_fingerprint, gather_provenance, tuning_of, with_host_facts
 from seatrial.plan.load import load_plan
 from seatrial.plan.resolve import resolve_plan
@@ -22,6 +24,7 @@ from seatrial.preflight.needed_campaign import check_needed
 from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
+from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, CampaignPlan, NeededCampaign, PlaceSpec
 from seatrial.records.verdict import CampaignVerdict, Criterion, Finding, Verdict
 from tests.unit.preflight.needs import make_need, make_run
@@ -43,11 +46,21 @@ def write_campaign(
     paths = CampaignPaths(root / "b")
     criterion = Criterion(metric="iter_ratio_max", scope="every_group", at_most=2.5, ready=ready)
     finding = Finding(id="1", criterion=criterion, verdict=verdict, text="2.9 in z0 is above 2.5.")
-    write_json(paths.verdict, to_json(CampaignVerdict(verdict=verdict, findings=(finding,), partial=partial, confounded=confounded)))
     found = edit(gather_provenance(root, (), env=CALLER, tuning=tuning_of(CALLER, {})))
     for run in ("z0_r1", "z0_r2"):
-        write_json(paths.run(run).attempt(1).provenance, to_json(replace(found, fingerprint=compute_fingerprint(found))))
+        write_attempt(paths, run, 1, Outcome.OK, found)
+    write_json(paths.verdict, to_json(CampaignVerdict(verdict=verdict, findings=(finding,), partial=partial, confounded=confounded)))
     return NeededCampaign(campaign=str(paths.folder), ready=READY, plan="plans/phase-b.yaml")
+
+
+def write_attempt(paths: CampaignPaths, run: str, number: int, how: Outcome | None, found: Provenance) -> AttemptPaths:
+    """The first ended an hour ago, later ones now; without an outcome, one that has not ended."""
+    attempt, ended_t = paths.run(run).attempt(number), time.time() - (3600 if number == 1 else 0)
+    write_json(attempt.provenance, to_json(replace(found, fingerprint=compute_fingerprint(found))))
+    if how is not None:
+        outcome = RunOutcome(run=run, attempt=number, hash="h", outcome=how, started_t=ended_t - 1, ended_t=ended_t)
+        write_json(attempt.outcome, to_json(outcome))
+    return attempt
 
 
 def checked(root: Path, needs: NeededCampaign) -> Check:
@@ -85,6 +98,42 @@ def write_campaign_without_verdict(root: Path) -> NeededCampaign:
     needs = write_campaign(root)
     CampaignPaths(root / "b").verdict.unlink()
     return needs
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        (Outcome.FAILED, "attempt 2 of z0_r1 ended after its verdict.json"),
+        (None, "attempt 2 of z0_r1 has not ended, and is newer than its verdict.json"),
+    ],
+)
+def test_a_verdict_that_is_older_than_an_attempt_is_refused_until_it_is_reported_again(
+    tmp_path: Path, how: Outcome | None, named: str
+) -> None:
+    needs = write_campaign(tmp_path)
+    paths = CampaignPaths(tmp_path / "b")
+    age(paths.verdict, 60)
+    write_attempt(paths, "z0_r1", 2, how, gather_provenance(tmp_path, (), env=CALLER, tuning=tuning_of(CALLER, {})))
+    found = checked(tmp_path, needs)
+    assert (found.ok, found.refuses, found.found) == (False, True, named)
+    assert f"report it again: `seatrial report {needs.campaign}`" in found.fix
+    paths.verdict.touch()
+    assert checked(tmp_path, needs).ok, "it was reported again, and passed"
+
+
+def test_a_copied_folder_and_a_host_with_a_fast_clock_have_no_newer_attempts(tmp_path: Path) -> None:
+    needs = write_campaign(tmp_path)
+    paths = CampaignPaths(tmp_path / "b")
+    outcome = paths.run("z0_r1").attempt(1).outcome
+    outcome.touch()
+    assert checked(tmp_path, needs).ok
+    write_json(outcome, {**(read_json(outcome) or {}), "ended_t": time.time() + 600})
+    age(outcome, 60)
+    assert checked(tmp_path, needs).ok
+
+
+def age(path: Path, by_s: float) -> None:
+    os.utime(path, (time.time() - by_s,) * 2)
 
 
 @pytest.mark.parametrize(

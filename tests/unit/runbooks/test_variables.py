@@ -245,12 +245,37 @@ def test_a_name_that_lacks_one_part_is_reported(name: str, meant: str) -> None:
         ("OUTPUT", "sweep", "OUTPUT_ROOT"),
         ("USE_FAST_PATHS", "sweep", "FAST_PATHS"),
         ("TRAIN_MICRO_BATCH_SIZE_PER_GPU", "sweep", "SWEEP_MICRO_BATCHES"),
+        ("PER_DEVICE_TRAIN_BATCH_SIZE", "sweep", "SWEEP_MICRO_BATCHES"),
+        ("BATCH_SIZE_PER_GPU", "sweep", "SWEEP_MICRO_BATCHES"),
+        ("MBS", "sweep", "SWEEP_MICRO_BATCHES"),
+        ("ZEROSTAGE", "sweep", "SWEEP_ZERO_STAGES"),
+        ("DS_ZERO_STAGE", "sweep", "SWEEP_ZERO_STAGES"),
+        ("DS_STAGE", "sweep", "SWEEP_ZERO_STAGES"),
+        ("USE_FLASH", "sweep", "ATTN_IMPL"),
+        ("ENABLE_FLASH", "sweep", "ATTN_IMPL"),
+        ("USE_SDPA", "sweep", "ATTN_IMPL"),
+        ("ATTENTION_BACKEND", "sweep", "ATTN_IMPL"),
+        ("NPROC_PER_NODE", "sweep", "INCLUDE, such as localhost:0,1"),
+        ("N_GPUS", "sweep", "INCLUDE, such as localhost:0,1"),
+        ("TOTAL_STEPS", "sweep", "MAX_STEPS"),
+        ("CUDA_GRAPHS", "sweep", "FAST_PATHS, of whose parts text_graph and tower_graph are CUDA graphs"),
     ],
 )
 def test_what_looks_like_a_setting_is_refused_with_the_right_name(name: str, mode: str, meant: str) -> None:
     message = refusal(MODE=mode, **{name: "1"})
     assert message.startswith(f"{name} is not a variable of this driver: use {meant}; IGNORE_UNKNOWN=1")
     assert read({"MODE": mode, name: "1", "IGNORE_UNKNOWN": "1"})["MODE"] == mode
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        *((name, "the trainer does not accumulate gradients") for name in ("GRAD_ACCUM", "GAS", "ACCUM_STEPS")),
+        ("GRADIENT_CHECKPOINTING", "the trainer does not recompute activations"),
+    ],
+)
+def test_what_the_trainer_does_not_have_is_refused(name: str, why: str) -> None:
+    assert refusal(**{name: "2"}).startswith(f"{name} is not a variable of this driver: {why}; IGNORE_UNKNOWN=1")
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,11 @@ def test_a_training_goes_on_to_more_steps_and_says_what_that_changes(finished, b
     assert column(tmp_path / "longer", "step") == [2, 3]
 
 
+def test_fewer_steps_than_are_done_are_refused(finished, by_hand):
+    with pytest.raises(StartupError, match="has 2 steps done, and steps is 1: raise steps, or start over"):
+        by_hand("shorter", resume_from=str(finished), steps=1)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder of a run by hand."""
