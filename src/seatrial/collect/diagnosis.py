@@ -61,6 +61,7 @@ EXIT_CODE_DETAILS = {
 # Entries of a crash below Python: the log has no stack, or that of faulthandler.
 NATIVE_CRASH, CRASH_WITH_STACK = "native_crash", "crash_with_stack"
 INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
+NO_CAUSE = "no exit code is known and the log shows no cause"
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
@@ -78,7 +79,7 @@ class LogReader:
     def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
         at_end = self._end.traceback_at_end()
-        outcome, last = self._end.outcome(exit_code, asked_steps), self._scan.last_step()
+        outcome, last = self._end.outcome(exit_code, asked_steps), self._end.last_step()
         found = NO_FAILURE
         if outcome is not Outcome.OK:
             found = self._interrupt() if outcome is Outcome.INTERRUPTED else self.failure(exit_code)
@@ -93,7 +94,7 @@ class LogReader:
 
     def reached(self, asked_steps: int) -> bool | None:
         """Whether the last lines show that so many steps may have been taken; None where they show no step."""
-        last = self._scan.last_step()
+        last = self._end.last_step()
         return None if last.step is None else last.may_be(asked_steps)
 
     def unfinished(self) -> tuple[int, int] | None:
@@ -273,8 +274,11 @@ class LogReader:
                 return self._from_evidence(self._scan.reran)
         if not exit_code and (last := self._end.bad_end()):
             return _diagnosis(general(Cause.EXIT_CODE), last)
+        if not exit_code and (begun := self._end.begun_after_end()) is not None:
+            detail = f"the log ends at step {begun.step or 0:,} of a training that began after another had ended"
+            return _diagnosis(general(Cause.UNKNOWN), detail)
         if exit_code is None:
-            return self._unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause")
+            return self._unexplained(general(Cause.UNKNOWN), NO_CAUSE)
         if exit_code == 0:
             # Who asks knows the exit code, and has doubts because of these lines.
             errors = self._error_lines()

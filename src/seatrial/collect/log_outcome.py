@@ -88,12 +88,27 @@ class LogEnd:
             return Outcome.INTERRUPTED
         if exit_code or not all(report.is_passed for report in self._scan.reports.values()):
             return Outcome.FAILED
-        last = self._scan.last_step()
+        last = self.last_step()
         reached = None if asked_steps is None else last.may_be(asked_steps)
         found = self._without_report(exit_code, reached, last)
-        # What came after a failure may be another training, as in a loop over seeds, or a second attempt.
-        is_doubtful = not reached and bool(self._scan.reports or self._scan.reran)
+        # What came after a failure may be another training, as in a loop over seeds, or a second attempt. One that began after a good end
+        # and has none of its own was not shown to end.
+        is_doubtful = not reached and bool(self._scan.reports or self._scan.reran or self.begun_after_end())
         return None if found is Outcome.OK and is_doubtful else found
+
+    def last_step(self) -> LastStep:
+        """Of the last training: the steps of one before it say nothing about how far it got."""
+        return self.begun_after_end() or self._scan.last_step()
+
+    def begun_after_end(self) -> LastStep | None:
+        """How far a training got that began after a line that says that training is over; None where there is none."""
+        end = self._scan.good_end
+        if end is None or end.step is None:
+            return None
+        numbers = {number for text in self._scan.steps_after_end if (number := step_number(text)) is not None}
+        # Late lines of other ranks go on where the training ended.
+        is_begun = sum(2 * number <= end.step for number in numbers) >= STEPS_BEGUN
+        return self._scan.last_step(end.source, after=end.at) if is_begun else None
 
     def _without_report(self, exit_code: int | None, reached: bool | None, last: LastStep) -> Outcome | None:
         """As if no launcher had reported a failure. `reached`: whether all steps asked for were taken, where that is known."""

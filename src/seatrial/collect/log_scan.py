@@ -175,6 +175,8 @@ class LogScan:
         """The first interrupt since the last step."""
         self.terminated: LogEvidence | None = None
         self.good_end: LogEvidence | None = None
+        self.steps_after_end: list[str] = []
+        """The first ones after it in its file."""
         self.steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
 
     def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
@@ -200,12 +202,17 @@ class LogScan:
         if kind == Worth.BORING:
             return
         if kind == Worth.STEP and not self._may_be_survival():
-            self.steps.append((self.at, source, line))
+            self._add_step(source, line)
             return
         self.open = {} if self.open and self.at >= self._slow_until else self.open
         worth = self._examine(line, source, rank)
         if worth < kind:
             self.search.lower_worth(line, worth)
+
+    def _add_step(self, source: str, text: str) -> None:
+        self.steps.append((self.at, source, text))
+        if self.good_end is not None and source == self.good_end.source and len(self.steps_after_end) < RECENT_STEPS:
+            self.steps_after_end.append(text)
 
     def _may_be_survival(self) -> bool:
         """Whether a step may matter for what was found. Long after it, one of many is enough: not each rank's steps show anything."""
@@ -272,7 +279,7 @@ class LogScan:
             return Worth.CHECK
         time = TIME_BEFORE.match(text)
         if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text) and not BAD_STATUS.search(text):
-            self.good_end = self.evidence(source, prefix, text, None, given_rank)
+            self.good_end, self.steps_after_end = self.evidence(source, prefix, text, None, given_rank), []
             report = self.reports.get(source)
             if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
                 self._drop_report(source, report)
@@ -444,7 +451,7 @@ class LogScan:
             self.fell_back_at[source] = self.at
         elif number is not None and before is not None and number < before and self.restart_at.get(source, 0) > self._evidence_at:
             self.resumed_at[source] = self.at
-        self.steps.append((self.at, source, text))
+        self._add_step(source, text)
         if (report := self.reports.get(source)) is not None:
             report.take_step(number)
             if report.has_new_steps and self._is_restarted_after(report):
@@ -531,9 +538,9 @@ class LogScan:
     def found(self) -> Iterator[FoundSigns]:
         return (found for own in self.sources.values() for found in own.recent)
 
-    def last_step(self, source: str | None = None) -> LastStep:
-        """Of the last lines with one, or of those in one file."""
-        own = [(at, text) for at, file, text in self.steps if source in (None, file)]
+    def last_step(self, source: str | None = None, after: int = 0) -> LastStep:
+        """Of the last lines with one, or of those in one file; of those behind a line."""
+        own = [(at, text) for at, file, text in self.steps if source in (None, file) and at > after]
         found = [(number, at) for at, text in own if (number := step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))

@@ -121,6 +121,20 @@ def test_steps_that_were_asked_for_and_not_reached(
     assert code == 3 and "30 were asked for; the step numbers start over" in text_of(shown)
 
 
+@pytest.mark.parametrize("code", [[], ["--exit-code", "0"]])
+def test_a_training_that_begins_after_a_good_end_needs_one_of_its_own(
+    code: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [f"step {number} loss {5 - number / 20:.3f}" for number in range(30)]
+    twice = [*steps, "Training finished.", "=== run 2", *steps]
+    folder = write(tmp_path, cut__log=twice[:-18], whole__log=twice, late__log=[*steps, "Training finished.", *steps[-2:]])
+    how, found, shown = diagnosed(capsys, folder / "cut.log", "--steps", "30", *code)
+    assert (how, found["diagnosis"]["cause"]) == (3, "unknown")
+    assert "the log ends at step 11 of a training that began after another had ended" in text_of(shown)
+    assert diagnosed(capsys, folder / "whole.log", "--steps", "30", *code)[0] == 0
+    assert diagnosed(capsys, folder / "late.log", "--steps", "30", *code)[0] == 0
+
+
 def test_steps_that_no_log_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path, silent__log=["loading"], said__log=["loading", "Training finished."])
     assert diagnosed(capsys, folder / "silent.log", "--exit-code", "0", "--steps", "30")[0] == 3
