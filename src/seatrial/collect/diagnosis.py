@@ -12,7 +12,7 @@ any sign the cause is unknown and the most relevant lines are kept.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from seatrial.collect.launcher_log import PrefixedLine, host_in
@@ -96,6 +96,12 @@ class LogReader:
         """Whether the last lines show that so many steps may have been taken; None where they show no step."""
         last = self._end.last_step()
         return None if last.step is None else last.may_be(asked_steps)
+
+    def short_files(self, sources: Collection[str]) -> dict[str, int]:
+        """Of these files, which print alike, those that end without a good end before a step that another shows, with their last step."""
+        files = {source: steps for source, steps in self._scan.file_steps.items() if source in sources and steps.numbers}
+        furthest = max(files.values(), key=lambda steps: steps.numbers[-1], default=None)
+        return {source: steps.numbers[-1] for source, steps in files.items() if furthest is not None and steps.ends_before(furthest)}
 
     def unfinished(self) -> tuple[int, int] | None:
         """How far the progress bar that the lines end with is, and its length, where it is not full."""

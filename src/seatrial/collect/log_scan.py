@@ -12,6 +12,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
 from seatrial.collect.launcher_report import (
@@ -73,6 +74,8 @@ OPEN_LINES = 5000
 EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 RECENT_EVIDENCE = 20_000
+LAST_OF_FILE = 4
+"""Lines with a step that show how far the training in one file is, and how many steps apart they are."""
 SAMPLED_STEPS = 17
 """A prime, so that every rank's turn comes."""
 RECENT_STEPS = 64
@@ -128,6 +131,32 @@ CAUGHT_INTERRUPT = re.compile(r"^(?:\W{0,5}|.{0,60} )Detected KeyboardInterrupt\
 TERMINATED = "SignalException"
 
 
+@dataclass
+class FileSteps:
+    """Lines with a step in one file."""
+
+    first: str
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_OF_FILE))
+    has_good_end: bool = False
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the last ones, in order."""
+        return sorted({number for text in self.last if (number := step_number(text)) is not None})
+
+    @property
+    def interval(self) -> int:
+        return max((later - one for one, later in itertools.pairwise(self.numbers)), default=0)
+
+    def ends_before(self, furthest: FileSteps) -> bool:
+        """Whether it ends, without a line that says that training is over, before a step that it would have shown. A file that begins later
+        is another attempt's."""
+        interval, begin, other = self.interval, step_number(self.first), step_number(furthest.first)
+        if not interval or self.has_good_end or begin is None or other is None or other > begin + max(interval, furthest.interval):
+            return False
+        return self.numbers[-1] + interval < furthest.numbers[-1]
+
+
 class LogScan:
     """Reads a log as it comes, and keeps what may show how it ended and why."""
 
@@ -178,6 +207,7 @@ class LogScan:
         self.steps_after_end: list[str] = []
         """The first ones after it in its file."""
         self.steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
+        self.file_steps: dict[str, FileSteps] = {}
 
     def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
         """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
@@ -211,6 +241,9 @@ class LogScan:
 
     def _add_step(self, source: str, text: str) -> None:
         self.steps.append((self.at, source, text))
+        if (own := self.file_steps.get(source)) is None:
+            own = self.file_steps.setdefault(source, FileSteps(text))
+        own.last.append(text)
         if self.good_end is not None and source == self.good_end.source and len(self.steps_after_end) < RECENT_STEPS:
             self.steps_after_end.append(text)
 
@@ -280,6 +313,8 @@ class LogScan:
         time = TIME_BEFORE.match(text)
         if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text) and not BAD_STATUS.search(text):
             self.good_end, self.steps_after_end = self.evidence(source, prefix, text, None, given_rank), []
+            if source in self.file_steps:
+                self.file_steps[source].has_good_end = True
             report = self.reports.get(source)
             if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
                 self._drop_report(source, report)

@@ -76,6 +76,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         num_lines += 1
     steps, reported = summarise_steps([file.path for file in files])
     diagnosis = _with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps)
+    diagnosis = _with_short_files(diagnosis, files, reader)
     diagnosis = _with_progress(diagnosis, reader.unfinished())
     if asked_steps is not None:
         diagnosis = _with_asked_steps(diagnosis, steps, reader.reached(asked_steps), asked_steps)
@@ -99,6 +100,21 @@ def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
     return replace(
         found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id, fault=entry.fault, good_end=True
     )
+
+
+def _with_short_files(found: Diagnosis, files: Sequence[LogFile], reader: LogReader) -> Diagnosis:
+    """A good end in the file of one rank says nothing about another that ends in the middle of the training."""
+    if found.outcome is not Outcome.OK or len(files) == 1:
+        return found
+    # What goes to stderr need not have the steps that are in stdout.
+    errors = {file.name for file in files if ERRORS_FILE.search(file.path.name)}
+    short = reader.short_files(errors) | reader.short_files({file.name for file in files} - errors)
+    ends = [
+        f"{file.name if file.rank is None else f'rank {file.rank}'} ends at step {short[file.name]:,}"
+        for file in files
+        if file.name in short
+    ]
+    return _cannot_tell(found, join_names(ends, MOST_JOBS_NAMED)) if ends else found
 
 
 def _with_progress(found: Diagnosis, unfinished: tuple[int, int] | None) -> Diagnosis:

@@ -230,6 +230,26 @@ def test_a_folder_with_a_file_for_each_rank_or_node(
     assert (code, found["signature"], found["rank"]) == (2, log.signature, log.rank)
 
 
+def test_a_rank_that_ends_before_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [f"step {number} loss {5 - number / 20:.3f}" for number in range(30)]
+    whole = [*steps, "Training finished."]
+    sparse, quiet = [*steps[::10], "waiting"], ["hello from a rank that prints no step"]
+    folder = write(tmp_path / "ranks", rank0__log=whole, rank1__log=sparse, rank2__log=steps[:12], rank3__log=quiet)
+    for more in ([], ["--steps", "30"], ["--exit-code", "0"]):
+        code, found, shown = diagnosed(capsys, folder, *more)
+        assert (code, found["diagnosis"]["cause"]) == (3, "unknown")
+        assert "but rank 2 ends at step 11" in text_of(shown)
+        assert "rank 1" not in text_of(shown)
+    (folder / "rank2.log").write_text("".join(f"{line}\n" for line in whole))
+    assert diagnosed(capsys, folder, "--steps", "30")[0] == 0
+
+
+def test_an_attempt_that_another_file_goes_on_from_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [f"step {number} loss {5 - number / 20:.3f}" for number in range(30)]
+    folder = write(tmp_path, first__log=steps[:12], second__log=[*steps[10:], "Training finished."])
+    assert diagnosed(capsys, folder / "first.log", folder / "second.log", "--steps", "30")[0] == 0
+
+
 def test_files_with_timestamps_are_read_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late = [f"2026-11-17T10:21:{second:02d}Z {line}" for second, line in enumerate([*TRACEBACK[:-1], "KeyError: 'later'"])]
     early = [f"2026-11-17T10:11:{second:02d}Z {line}" for second, line in enumerate(TRACEBACK)]
