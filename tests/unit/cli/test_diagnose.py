@@ -121,6 +121,32 @@ def test_steps_that_were_asked_for_and_not_reached(
     assert code == 3 and "30 were asked for; the step numbers start over" in text_of(shown)
 
 
+def of_100(*steps: int) -> list[str]:
+    return [f"step {number}/100 loss {5 - number / 50:.3f}" for number in steps]
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (of_100(*range(1, 13)), 3),
+        ([f"[10:00:{number}] INFO Iter: [{number}/100] lr 1e-4" for number in range(10, 22)], 3),
+        (of_100(*range(1, 101)), 0),
+        (of_100(*range(100)), 0),
+        (of_100(*range(0, 100, 10)), 0),
+        ([f"epoch {epoch}/3 {line}" for epoch in (1, 2, 3) for line in of_100(*range(100))], 0),
+        ([f"epoch {epoch}/10 loss 2.5" for epoch in range(1, 5)], 0),
+        ([*of_100(*range(1, 13)), "Early stopping: no better loss for 5 steps"], 0),
+        ([*of_100(*range(1, 12)), "Early stopping: no better loss for 5 steps", *of_100(12)], 0),
+        ([*of_100(*range(1, 101)), *(f"eval {line}" for line in of_100(*range(1, 13)))], 0),
+        ([*of_100(*range(1, 13)), "Training finished."], 0),
+    ],
+)
+def test_the_number_of_steps_that_each_line_names(lines: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    how, _, shown = diagnosed(capsys, write(tmp_path, job__log=lines) / "job.log", "--exit-code", "0")
+    assert how == code
+    assert (" of 100" in shown[0]) == (code == 3)
+
+
 @pytest.mark.parametrize("code", [[], ["--exit-code", "0"]])
 def test_a_training_that_begins_after_a_good_end_needs_one_of_its_own(
     code: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
