@@ -137,8 +137,8 @@ def _headline(report: LogReport) -> str:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed ({found.detail})"
     if found.cause is Cause.UNKNOWN and not found.detail.startswith(NO_CAUSE):
-        said = "the log says that training is over" if found.good_end else "no failure in the log"
-        return f"{'exited 0' if report.exit_code == 0 else said}, but {found.detail}"
+        ended = "exited 0, but " if report.exit_code == 0 else "the log says that training is over, but " if found.good_end else ""
+        return f"{ended}{found.detail}"
     if report.exit_code is not None:
         return f"exited 0, and the log shows signs of a failure: {found.detail}"
     if found.cause is not Cause.UNKNOWN:

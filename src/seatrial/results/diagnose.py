@@ -9,6 +9,7 @@ Lines of several files are read in the order of their timestamps where every fil
 
 from __future__ import annotations
 
+import codecs
 import heapq
 import itertools
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import read_lines
 from seatrial.core.errors import UsageError
+from seatrial.core.files import open_file
 from seatrial.core.log_lines import time_of_line
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
@@ -41,6 +43,7 @@ JOB_NUMBER = re.compile(r"^slurm-(\d+(?:_\d+)?)\.\w+$|(?<!rank)(?<!node)(?<!task
 MOST_JOBS_NAMED = 3
 
 PRESCAN_LINES = 2000
+PRESCAN_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +73,16 @@ class LogReport:
 
 def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_steps: int | None = None) -> LogReport:
     reader = LogReader()
-    num_lines = 0
+    num_lines, is_empty = 0, True
     for file, line in _in_order(files):
         reader.feed(line, source=file.name if len(files) > 1 else "", rank=file.rank)
         num_lines += 1
+        is_empty = is_empty and not line.strip()
     steps, reported = summarise_steps([file.path for file in files])
     diagnosis = _with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps)
     diagnosis = _with_short_files(diagnosis, files, reader)
     diagnosis = _with_progress(diagnosis, reader.unfinished())
+    diagnosis = _with_unread(diagnosis, "the log is empty" if is_empty else _not_text(files))
     if asked_steps is not None:
         diagnosis = _with_asked_steps(diagnosis, steps, reader.reached(asked_steps), asked_steps)
     return LogReport(
@@ -89,6 +94,22 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         steps=steps,
         reported=reported,
     )
+
+
+def _with_unread(found: Diagnosis, why: str) -> Diagnosis:
+    """That no failure was seen says nothing where there was nothing to see. `why`: empty where the lines could be read."""
+    is_open = found.outcome is Outcome.OK or (found.outcome is None and found.cause is Cause.UNKNOWN)
+    return _cannot_tell(found, why) if why and is_open else found
+
+
+def _not_text(files: Sequence[LogFile]) -> str:
+    """Which file is in an encoding that is not read, as that of a redirect in PowerShell, and what to do; empty for text."""
+    for file in files:
+        with open_file(file.path) as source:
+            begin = source.read(PRESCAN_BYTES)
+        if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or begin.count(0) * 4 > len(begin):
+            return f"{file.name} is not text that can be read (UTF-16?): convert it with iconv"
+    return ""
 
 
 def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:

@@ -352,9 +352,24 @@ def test_an_attempts_folder_is_read_by_its_launcher_log(tmp_path: Path) -> None:
     assert [file.name for file in find_logs([folder])] == ["launcher.log"]
 
 
-def test_an_empty_log_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "job.log").write_bytes(b"")
-    assert diagnosed(capsys, tmp_path / "job.log")[0] == 3
+@pytest.mark.parametrize("args", [[], ["--exit-code", "0"], ["--exit-code", "0", "--steps", "30"]])
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (b"", "the log is empty"),
+        (b" \n\t\r\n\n", "the log is empty"),
+        ("step 1 loss 2.5\nValueError: é\n".encode("utf-16"), "(UTF-16?): convert it with iconv"),
+        ("step 1 loss 2.5\nValueError: é\n".encode("utf-16-be"), "(UTF-16?): convert it with iconv"),
+    ],
+)
+def test_a_log_in_which_nothing_can_be_read_shows_nothing(
+    log: bytes, why: str, args: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.log").write_bytes(log)
+    code, _, shown = diagnosed(capsys, tmp_path / "job.log", *args)
+    assert code == 3
+    assert why in text_of(shown)
+    assert diagnosed(capsys, tmp_path / "job.log", "--exit-code", "1")[0] == 2
 
 
 def test_advice_names_nothing_that_only_a_campaign_has() -> None:
@@ -403,13 +418,13 @@ def test_steps_of_a_job_that_began_anew_are_those_of_its_last_attempt(tmp_path: 
 
 
 def test_an_interrupt_and_an_exit_code_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path, stopped__log=["step 1", *TRACEBACK[:-1], "KeyboardInterrupt"], empty__log=[])
+    folder = write(tmp_path, stopped__log=["step 1", *TRACEBACK[:-1], "KeyboardInterrupt"], quiet__log=["hello"])
     for args in ([], ["--exit-code", "130"]):
         code, report, shown = diagnosed(capsys, folder / "stopped.log", *args)
         assert (code, report["diagnosis"]["outcome"]) == (2, "interrupted")
         assert "SIGINT" in shown[0]
     # It is the exit code that says so: the log shows nothing.
-    code, report, shown = diagnosed(capsys, folder / "empty.log", "--exit-code", "0")
+    code, report, shown = diagnosed(capsys, folder / "quiet.log", "--exit-code", "0")
     assert (code, report["diagnosis"]["good_end"]) == (0, False)
     assert "good end" not in shown[0]
 
