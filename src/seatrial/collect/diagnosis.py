@@ -97,6 +97,10 @@ class LogReader:
         last = self._end.last_step()
         return None if last.step is None else last.may_be(asked_steps)
 
+    def files_with_steps(self) -> set[str]:
+        """Files in which a training took place."""
+        return {source for source, steps in self._scan.file_steps.items() if steps.is_training}
+
     def short_files(self, sources: Collection[str]) -> dict[str, int]:
         """Of these files, which print alike, those that end without a good end before a step that another shows, with their last step."""
         files = {source: steps for source, steps in self._scan.file_steps.items() if source in sources and steps.numbers}

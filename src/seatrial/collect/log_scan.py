@@ -148,6 +148,11 @@ class FileSteps:
     def interval(self) -> int:
         return max((later - one for one, later in itertools.pairwise(self.numbers)), default=0)
 
+    @property
+    def is_training(self) -> bool:
+        """One line may only speak of a step. Hugging Face's Trainer prints losses without numbers."""
+        return len(self.numbers) > 1 or sum("'loss'" in text for text in self.last) > 1
+
     def ends_before(self, furthest: FileSteps) -> bool:
         """Whether it ends, without a line that says that training is over, before a step that it would have shown. A file that begins later
         is another attempt's."""

@@ -41,6 +41,11 @@ ERRORS_FILE = re.compile(r"\.err$|\.e\d+$|stderr", re.IGNORECASE)
 # be that of a rank or a node.
 JOB_NUMBER = re.compile(r"^slurm-(\d+(?:_\d+)?)\.\w+$|(?<!rank)(?<!node)(?<!task)[-_.](\d{3,})\.(?:out|err)$|\.[eo](\d+)$", re.IGNORECASE)
 MOST_JOBS_NAMED = 3
+# Parts of a name that tell the files of one job apart: the stream, and a rank, node or host with all that is behind it.
+STREAM = re.compile(r"(?<![a-z])(?:std)?(?:out|err)(?:put|ors?)?(?![a-z])")
+MEMBER = re.compile(r"(?<![a-z])(?:local_?|global_?)?(?:rank|node|host|task|worker|master|launcher|pod|replica|proc|gpu)s?(?![a-z]{2}).*")
+# Parts with a number that tell jobs apart: a date, a time, a trial. Other numbers are those of ranks and hosts.
+OF_A_JOB = re.compile(r"\d{4}-\d\d-\d\d|(?<![a-z\d])\d{6,}|(?<![a-z])(?:run|exp|experiment|trial|seed|lr|bs|v)[_-]?\d+")
 
 PRESCAN_LINES = 2000
 PRESCAN_BYTES = 4096
@@ -55,6 +60,8 @@ class LogFile:
     """As it is shown."""
     rank: int | None = None
     """By its name."""
+    job: str = ""
+    """What the name of a file that was found in a folder says beside rank, node and stream: another job's says something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +85,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         reader.feed(line, source=file.name if len(files) > 1 else "", rank=file.rank)
         num_lines += 1
         is_empty = is_empty and not line.strip()
+    _refuse_unnumbered_jobs([file for file in files if file.name in reader.files_with_steps()])
     steps, reported = summarise_steps([file.path for file in files])
     diagnosis = _with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps)
     diagnosis = _with_short_files(diagnosis, files, reader)
@@ -168,7 +176,8 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
     for path in paths:
         if path.is_dir():
             for file in _of_last_attempts(_logs_in(path)):
-                found.setdefault(file, _log_file(file, str(file.relative_to(path))))
+                name = str(file.relative_to(path))
+                found.setdefault(file, replace(_log_file(file, name), job=_job_in(name)))
         elif path.exists():
             if path.suffix in COMPRESSED:
                 raise UsageError(
@@ -182,7 +191,7 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
     # Numbers of several nodes' local ranks repeat: they name no rank then.
     numbered = [file.rank for file in files if file.rank is not None and TORCHRUN_FOLDER.search(file.path.as_posix())]
     if len(set(numbered)) * 2 < len(numbered):
-        return [LogFile(path=file.path, name=file.name) for file in files]
+        return [replace(file, rank=None) for file in files]
     return files
 
 
@@ -195,6 +204,22 @@ def _refuse_several_jobs(files: Sequence[LogFile]) -> None:
     if len(jobs) > 1:
         named = join_names([f"{job} ({name})" for job, name in jobs.items()], MOST_JOBS_NAMED)
         raise UsageError(f"these are the logs of {len(jobs)} jobs, {named}: name the files of one")
+
+
+def _refuse_unnumbered_jobs(trained: Sequence[LogFile]) -> None:
+    """The same where the names of files with steps differ in more than the rank, the node or the stream."""
+    jobs = {file.job: file.name for file in reversed(trained) if file.job}
+    if len(jobs) > 1:
+        named = join_names(sorted(jobs.values()), MOST_JOBS_NAMED)
+        raise UsageError(f"these may be the logs of {len(jobs)} jobs, {named}: name the files of one")
+
+
+def _job_in(name: str) -> str:
+    if TORCHRUN_FOLDER.search(name):
+        return ""
+    stem = re.sub(r"\.(?:log|out|err|txt|[eo]\d+)$", "", name.lower())
+    rest = MEMBER.sub("", STREAM.sub("", stem))
+    return " ".join([*re.findall(r"[a-z]+", OF_A_JOB.sub("", rest)), *OF_A_JOB.findall(rest)])
 
 
 def _of_last_attempts(paths: Sequence[Path]) -> list[Path]:

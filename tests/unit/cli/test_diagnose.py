@@ -347,6 +347,40 @@ def test_files_of_one_job_are_read_together(names: list[str], tmp_path: Path) ->
     assert sorted(file.name for file in find_logs([tmp_path])) == sorted(names)
 
 
+@pytest.mark.parametrize(
+    ("names", "are_refused"),
+    [
+        (["train_2026-11-16.log", "train_2026-11-17.log"], True),
+        (["baseline.log", "bigger.log"], True),
+        (["baseline/rank0.log", "bigger/rank0.log"], True),
+        (["seed1.log", "seed2.log"], True),
+        (["train.log", "rank0.log"], False),
+        (["train.out", "train.err"], False),
+        (["stdout", "stderr"], False),
+        (["rank0.log", "rank1.log"], False),
+        (["node1.out", "node2.out"], False),
+        (["nodeA.out", "nodeB.out"], False),
+        (["nid001234.log", "nid001235.log"], False),
+        (["gpu-01.log", "gpu-02.log"], False),
+        (["ip-10-0-0-1.log", "ip-10-0-0-27.log"], False),
+        (["lm-worker-0-x7f9k.log", "lm-worker-1-b2d4q.log"], False),
+        (["n1/attempt_0/0/stdout.log", "n1/attempt_0/1/stdout.log"], False),
+        (["none_8fk2/attempt_0/0/stderr.log", "none_xq9d/attempt_0/0/stderr.log"], False),
+    ],
+)
+def test_a_folder_of_several_jobs_is_refused_and_files_that_are_named_are_not(
+    names: list[str], are_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = "".join(f"step {number} loss 2.5\n" for number in range(30)) + "Training finished.\n"
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(lines)
+    (tmp_path / "setup.log").write_text("installed\n")
+    assert run_command(["diagnose", str(tmp_path)]) == (1 if are_refused else 0)
+    assert (f"2 jobs, {', '.join(names)}: name the files of one" in text_of([capsys.readouterr().err])) == are_refused
+    assert run_command(["diagnose", *(str(tmp_path / name) for name in names)]) == 0
+
+
 def test_an_attempts_folder_is_read_by_its_launcher_log(tmp_path: Path) -> None:
     folder = write(tmp_path / "attempt-1", launcher__log=["step 1"], agent__log=["ValueError: of the agent"])
     assert [file.name for file in find_logs([folder])] == ["launcher.log"]
