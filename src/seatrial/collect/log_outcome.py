@@ -55,6 +55,8 @@ TRAINING_STOPPED = (*PROCESS_ENDED, Cause.COLLECTIVE_TIMEOUT, Cause.NAN, Cause.G
 # Causes of a program that did not begin to run: a later stage's, where training is over.
 NOT_STARTED = (Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.BAD_ARGUMENT, Cause.PERMISSION)
 ENDED_BY_SIGNAL = re.compile(r": line \d+: +\d+ (?:Terminated|Hangup|Aborted)\b")
+# Who prints this went on: the code is that of another program than the training.
+WITHOUT_HARM = re.compile(r"\b(?:ignor(?:ed|ing)|harmless|non-fatal)\b", re.IGNORECASE)
 EPOCH = re.compile(r"\bepoch\b[^\w,]{0,6}(\d{1,9})\b.{0,40}\bloss\b", re.IGNORECASE)
 # Bars of things that come after a training, where nobody knows their length.
 AFTER_TRAINING = re.compile(r"^\W{0,3}(?:eval|valid|test|predict|generat|sampl|upload|download|sav|map|filter|tokeniz)", re.IGNORECASE)
@@ -270,7 +272,7 @@ class LogEnd:
         lines = (self._scan.splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._scan.tail))
         last = next((line for line in lines if line.strip()), "")
         is_bad = BAD_STATUS.search(last) or (ENDED_BY_SIGNAL.search(last) and not HELPER_ENDED.search(last))
-        return last if is_bad else ""
+        return last if is_bad and not WITHOUT_HARM.search(last) else ""
 
     def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""
