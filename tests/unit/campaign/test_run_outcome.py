@@ -495,4 +495,4 @@ def test_a_training_after_a_finished_one_that_has_no_end_may_have_failed(tmp_pat
     steps = [f"step {number} loss 2.5\n" for number in range(30)]
     found = ended(tmp_path, "".join([*steps, "Training finished.\n", "=== run 2\n", *steps[:12]]), steps=30)
     assert found.outcome is Outcome.OK
-    assert found.may_have_failed == "exited 0, but the log ends at step 11 of a training that began after another had ended"
+    assert found.may_have_failed == "exited 0, and the log ends at step 11 of a training that began after another had ended"
