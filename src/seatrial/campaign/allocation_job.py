@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seatrial.campaign.job import JobSignals, OwnJob, close_cut_short, refuse_second_job, start_record
-from seatrial.campaign.loop import CampaignEnd, run_in_job
+from seatrial.campaign.loop import ALIKE_RUNS, CampaignEnd, run_in_job
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AllocationPaths, CampaignPaths
@@ -60,7 +60,7 @@ def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
 def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
     unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
     stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
-    alike = f"stopped, as no run can succeed ({end.failed_alike})" if end.failed_alike else ""
+    alike = f"stopped, as {ALIKE_RUNS} runs in a row failed alike ({end.failed_alike})" if end.failed_alike else ""
     found = [
         (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
         (AllocationEnding.USER, signals.asked, "stopped by the user"),

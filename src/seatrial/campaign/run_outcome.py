@@ -125,6 +125,8 @@ def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
 def _why_it_may_have_failed(read: Diagnosis) -> str:
     if read.traceback_at_end:
         return f"exited 0 after a traceback: probably failed ({read.detail})"
+    if read.cause is Cause.UNKNOWN:
+        return f"exited 0, and {read.detail}"
     return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
 
 

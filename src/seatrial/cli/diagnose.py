@@ -117,6 +117,8 @@ def _wrapped(text: str, width: int, max_lines: int | None = None) -> list[str]:
 
 
 def _headline(report: LogReport) -> str:
+    from seatrial.collect.diagnosis import NO_CAUSE
+
     found = report.diagnosis
     if found.outcome is Outcome.OK:
         return "the log shows a good end" if found.good_end else "exit code 0, and no failure in the log"
@@ -134,9 +136,9 @@ def _headline(report: LogReport) -> str:
     if found.traceback_at_end:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed ({found.detail})"
-    if found.cause is Cause.UNKNOWN and (report.exit_code is not None or found.good_end):
-        ended = "exited 0" if report.exit_code == 0 else "the log says that training is over"
-        return f"{ended}, but {found.detail}"
+    if found.cause is Cause.UNKNOWN and not found.detail.startswith(NO_CAUSE):
+        ended = "exited 0, but " if report.exit_code == 0 else "the log says that training is over, but " if found.good_end else ""
+        return f"{ended}{found.detail}"
     if report.exit_code is not None:
         return f"exited 0, and the log shows signs of a failure: {found.detail}"
     if found.cause is not Cause.UNKNOWN:

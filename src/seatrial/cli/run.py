@@ -74,7 +74,7 @@ def run(
     Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
     checkpoint, with more steps too.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early as no run can succeed;
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early as 3 runs in a row failed alike;
     130 interrupted; 1 a plan or command that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.per_node import NodeOptions
@@ -273,7 +273,10 @@ def _why_it_ended(end: CampaignEnd) -> str:
     if end.out_of_budget:
         return "the budget is used up"
     if end.failed_alike:
-        return f"stopped with exit code 3, as no run can succeed ({end.failed_alike}; --keep-going runs the others all the same)"
+        from seatrial.campaign.loop import ALIKE_RUNS
+
+        alike = f"as {ALIKE_RUNS} runs in a row failed alike"
+        return f"stopped with exit code 3, {alike} ({end.failed_alike}; --keep-going runs the others all the same)"
     if end.jobs_ended or end.job_too_short:
         return end.jobs_ended or end.job_too_short
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""

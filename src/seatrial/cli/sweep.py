@@ -179,7 +179,7 @@ def sweep(
 
     The same line again resumes; more repeats extend.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early as no run can succeed;
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early as 3 runs in a row failed alike;
     130 interrupted; 1 a command that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.per_node import NodeOptions

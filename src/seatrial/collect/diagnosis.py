@@ -12,7 +12,7 @@ any sign the cause is unknown and the most relevant lines are kept.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from seatrial.collect.launcher_log import PrefixedLine, host_in
@@ -61,6 +61,7 @@ EXIT_CODE_DETAILS = {
 # Entries of a crash below Python: the log has no stack, or that of faulthandler.
 NATIVE_CRASH, CRASH_WITH_STACK = "native_crash", "crash_with_stack"
 INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
+NO_CAUSE = "no exit code is known and the log shows no cause"
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
@@ -78,7 +79,7 @@ class LogReader:
     def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
         at_end = self._end.traceback_at_end()
-        outcome, last = self._end.outcome(exit_code, asked_steps), self._scan.last_step()
+        outcome, last = self._end.outcome(exit_code, asked_steps), self._end.last_step()
         found = NO_FAILURE
         if outcome is not Outcome.OK:
             found = self._interrupt() if outcome is Outcome.INTERRUPTED else self.failure(exit_code)
@@ -93,8 +94,18 @@ class LogReader:
 
     def reached(self, asked_steps: int) -> bool | None:
         """Whether the last lines show that so many steps may have been taken; None where they show no step."""
-        last = self._scan.last_step()
+        last = self._end.last_step()
         return None if last.step is None else last.may_be(asked_steps)
+
+    def files_with_steps(self) -> set[str]:
+        """Files in which a training took place."""
+        return {source for source, steps in self._scan.file_steps.items() if steps.is_training}
+
+    def short_files(self, sources: Collection[str]) -> dict[str, int]:
+        """Of these files, which print alike, those that end without a good end before a step that another shows, with their last step."""
+        files = {source: steps for source, steps in self._scan.file_steps.items() if source in sources and steps.numbers}
+        furthest = max(files.values(), key=lambda steps: steps.numbers[-1], default=None)
+        return {source: steps.numbers[-1] for source, steps in files.items() if furthest is not None and steps.ends_before(furthest)}
 
     def unfinished(self) -> tuple[int, int] | None:
         """How far the progress bar that the lines end with is, and its length, where it is not full."""
@@ -273,8 +284,11 @@ class LogReader:
                 return self._from_evidence(self._scan.reran)
         if not exit_code and (last := self._end.bad_end()):
             return _diagnosis(general(Cause.EXIT_CODE), last)
+        if not exit_code and (begun := self._end.begun_after_end()) is not None:
+            detail = f"the log ends at step {begun.step or 0:,} of a training that began after another had ended"
+            return _diagnosis(general(Cause.UNKNOWN), detail)
         if exit_code is None:
-            return self._unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause")
+            return self._unexplained(general(Cause.UNKNOWN), NO_CAUSE)
         if exit_code == 0:
             # Who asks knows the exit code, and has doubts because of these lines.
             errors = self._error_lines()

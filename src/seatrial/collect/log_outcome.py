@@ -8,9 +8,10 @@ program that crashed: what came after it counts too.
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from seatrial.collect.launcher_log import without_host
@@ -54,11 +55,14 @@ TRAINING_STOPPED = (*PROCESS_ENDED, Cause.COLLECTIVE_TIMEOUT, Cause.NAN, Cause.G
 # Causes of a program that did not begin to run: a later stage's, where training is over.
 NOT_STARTED = (Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.BAD_ARGUMENT, Cause.PERMISSION)
 ENDED_BY_SIGNAL = re.compile(r": line \d+: +\d+ (?:Terminated|Hangup|Aborted)\b")
+# Who prints this went on: the code is that of another program than the training.
+WITHOUT_HARM = re.compile(r"\b(?:ignor(?:ed|ing)|harmless|non-fatal)\b", re.IGNORECASE)
 EPOCH = re.compile(r"\bepoch\b[^\w,]{0,6}(\d{1,9})\b.{0,40}\bloss\b", re.IGNORECASE)
 # Bars of things that come after a training, where nobody knows their length.
 AFTER_TRAINING = re.compile(r"^\W{0,3}(?:eval|valid|test|predict|generat|sampl|upload|download|sav|map|filter|tokeniz)", re.IGNORECASE)
-# Megatron's.
-ITERATION = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12}) \|")
+# `step 12/100`, `Iter [12/100]`, and Megatron's `iteration  12/  100 |`.
+STEP_OF = re.compile(r"\b(?:step|iter|iteration)s?\b[^\w,]{0,12}?(\d{1,12})\s{0,6}/\s{0,12}(\d{1,12})\b(?![./]\d)", re.IGNORECASE)
+EARLY_STOP = re.compile(r"\bearly[ _-]?stop", re.IGNORECASE)
 # Steps that began anew, instead of the length of a bar.
 BEGUN = "steps"
 STEPS_BEGUN = 2
@@ -72,6 +76,23 @@ def _progress_of_training(text: str, step_before: int | None) -> tuple[str, str]
         return epoch.group(1), "epochs"
     number = step_number(text) if is_step(text) else None
     return (str(number), BEGUN) if number is not None and step_before is not None and 2 * number <= step_before else None
+
+
+def _step_of(text: str) -> tuple[str, str] | None:
+    """The step that a line of the training says it is at, and of how many."""
+    match = STEP_OF.search(text) if is_step(text) else None
+    return (match[1], match[2]) if match else None
+
+
+def _unless_full(drawn: Sequence[tuple[int, int]], *, is_bar: bool) -> tuple[int, int] | None:
+    """The first of these pairs of steps done and their number, the latest first, where more were to come."""
+    if not drawn:
+        return None
+    done, total = drawn[0]
+    numbers = sorted({number for number, of in drawn if of == total})
+    # A bar is drawn at its end too. Lines count from 0 or from 1, and not each step has one.
+    unseen = 0 if is_bar else max((later - one for one, later in itertools.pairwise(numbers)), default=1)
+    return drawn[0] if len(numbers) >= STEPS_OF_OTHERS and done + unseen < total else None
 
 
 class LogEnd:
@@ -88,12 +109,27 @@ class LogEnd:
             return Outcome.INTERRUPTED
         if exit_code or not all(report.is_passed for report in self._scan.reports.values()):
             return Outcome.FAILED
-        last = self._scan.last_step()
+        last = self.last_step()
         reached = None if asked_steps is None else last.may_be(asked_steps)
         found = self._without_report(exit_code, reached, last)
-        # What came after a failure may be another training, as in a loop over seeds, or a second attempt.
-        is_doubtful = not reached and bool(self._scan.reports or self._scan.reran)
+        # What came after a failure may be another training, as in a loop over seeds, or a second attempt. One that began after a good end
+        # and has none of its own was not shown to end.
+        is_doubtful = not reached and bool(self._scan.reports or self._scan.reran or self.begun_after_end())
         return None if found is Outcome.OK and is_doubtful else found
+
+    def last_step(self) -> LastStep:
+        """Of the last training: the steps of one before it say nothing about how far it got."""
+        return self.begun_after_end() or self._scan.last_step()
+
+    def begun_after_end(self) -> LastStep | None:
+        """How far a training got that began after a line that says that training is over; None where there is none."""
+        end = self._scan.good_end
+        if end is None or end.step is None:
+            return None
+        numbers = {number for text in self._scan.steps_after_end if (number := step_number(text)) is not None}
+        # Late lines of other ranks go on where the training ended.
+        is_begun = sum(2 * number <= end.step for number in numbers) >= STEPS_BEGUN
+        return self._scan.last_step(end.source, after=end.at) if is_begun else None
 
     def _without_report(self, exit_code: int | None, reached: bool | None, last: LastStep) -> Outcome | None:
         """As if no launcher had reported a failure. `reached`: whether all steps asked for were taken, where that is known."""
@@ -165,19 +201,21 @@ class LogEnd:
         """How far the training is by the progress bar, or lines like it, that the log ends with, and its length; None for a full one, and
         where other lines came after it."""
         drawn: list[tuple[int, int]] = []
+        is_bar = False
         for _, source, _, line in reversed(self._scan.tail):
             if source != self._scan.tail[-1][1]:
                 continue
             text = self._scan.splitter.split(strip_colours(line)).text
-            iteration = ITERATION.search(text)
-            bar = (iteration[1], iteration[2]) if iteration else progress(text)
-            if bar is not None and bar[1]:
-                drawn.append((int(bar[0]), int(bar[1])))
-            elif not drawn and self._shows_life(text) and not is_step(text):
+            bar = progress(text)
+            shown = bar or _step_of(text)
+            if shown is not None and shown[1]:
+                is_bar = bool(bar) if not drawn else is_bar
+                drawn.append((int(shown[0]), int(shown[1])))
+                continue
+            is_announced = len(drawn) < STEPS_OF_OTHERS and EARLY_STOP.search(text)
+            if is_announced or (not drawn and self._shows_life(text) and not is_step(text)):
                 return None
-        if not drawn or drawn[0][0] >= drawn[0][1]:
-            return None
-        return drawn[0] if len({done for done, total in drawn if total == drawn[0][1]}) >= STEPS_OF_OTHERS else None
+        return _unless_full(drawn, is_bar=is_bar)
 
     def _ends_with(self, evidence: LogEvidence | None) -> bool:
         """Whether it is the last that its process printed, and the job was not started again."""
@@ -234,7 +272,7 @@ class LogEnd:
         lines = (self._scan.splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._scan.tail))
         last = next((line for line in lines if line.strip()), "")
         is_bad = BAD_STATUS.search(last) or (ENDED_BY_SIGNAL.search(last) and not HELPER_ENDED.search(last))
-        return last if is_bad else ""
+        return last if is_bad and not WITHOUT_HARM.search(last) else ""
 
     def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""

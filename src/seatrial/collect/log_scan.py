@@ -12,6 +12,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
 from seatrial.collect.launcher_report import (
@@ -73,6 +74,8 @@ OPEN_LINES = 5000
 EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 RECENT_EVIDENCE = 20_000
+LAST_OF_FILE = 4
+"""Lines with a step that show how far the training in one file is, and how many steps apart they are."""
 SAMPLED_STEPS = 17
 """A prime, so that every rank's turn comes."""
 RECENT_STEPS = 64
@@ -128,6 +131,37 @@ CAUGHT_INTERRUPT = re.compile(r"^(?:\W{0,5}|.{0,60} )Detected KeyboardInterrupt\
 TERMINATED = "SignalException"
 
 
+@dataclass
+class FileSteps:
+    """Lines with a step in one file."""
+
+    first: str
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_OF_FILE))
+    has_good_end: bool = False
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of the last ones, in order."""
+        return sorted({number for text in self.last if (number := step_number(text)) is not None})
+
+    @property
+    def interval(self) -> int:
+        return max((later - one for one, later in itertools.pairwise(self.numbers)), default=0)
+
+    @property
+    def is_training(self) -> bool:
+        """One line may only speak of a step. Hugging Face's Trainer prints losses without numbers."""
+        return len(self.numbers) > 1 or sum("'loss'" in text for text in self.last) > 1
+
+    def ends_before(self, furthest: FileSteps) -> bool:
+        """Whether it ends, without a line that says that training is over, before a step that it would have shown. A file that begins later
+        is another attempt's."""
+        interval, begin, other = self.interval, step_number(self.first), step_number(furthest.first)
+        if not interval or self.has_good_end or begin is None or other is None or other > begin + max(interval, furthest.interval):
+            return False
+        return self.numbers[-1] + interval < furthest.numbers[-1]
+
+
 class LogScan:
     """Reads a log as it comes, and keeps what may show how it ended and why."""
 
@@ -175,7 +209,10 @@ class LogScan:
         """The first interrupt since the last step."""
         self.terminated: LogEvidence | None = None
         self.good_end: LogEvidence | None = None
+        self.steps_after_end: list[str] = []
+        """The first ones after it in its file."""
         self.steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
+        self.file_steps: dict[str, FileSteps] = {}
 
     def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
         """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
@@ -200,12 +237,20 @@ class LogScan:
         if kind == Worth.BORING:
             return
         if kind == Worth.STEP and not self._may_be_survival():
-            self.steps.append((self.at, source, line))
+            self._add_step(source, line)
             return
         self.open = {} if self.open and self.at >= self._slow_until else self.open
         worth = self._examine(line, source, rank)
         if worth < kind:
             self.search.lower_worth(line, worth)
+
+    def _add_step(self, source: str, text: str) -> None:
+        self.steps.append((self.at, source, text))
+        if (own := self.file_steps.get(source)) is None:
+            own = self.file_steps.setdefault(source, FileSteps(text))
+        own.last.append(text)
+        if self.good_end is not None and source == self.good_end.source and len(self.steps_after_end) < RECENT_STEPS:
+            self.steps_after_end.append(text)
 
     def _may_be_survival(self) -> bool:
         """Whether a step may matter for what was found. Long after it, one of many is enough: not each rank's steps show anything."""
@@ -272,7 +317,9 @@ class LogScan:
             return Worth.CHECK
         time = TIME_BEFORE.match(text)
         if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text) and not BAD_STATUS.search(text):
-            self.good_end = self.evidence(source, prefix, text, None, given_rank)
+            self.good_end, self.steps_after_end = self.evidence(source, prefix, text, None, given_rank), []
+            if source in self.file_steps:
+                self.file_steps[source].has_good_end = True
             report = self.reports.get(source)
             if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
                 self._drop_report(source, report)
@@ -444,7 +491,7 @@ class LogScan:
             self.fell_back_at[source] = self.at
         elif number is not None and before is not None and number < before and self.restart_at.get(source, 0) > self._evidence_at:
             self.resumed_at[source] = self.at
-        self.steps.append((self.at, source, text))
+        self._add_step(source, text)
         if (report := self.reports.get(source)) is not None:
             report.take_step(number)
             if report.has_new_steps and self._is_restarted_after(report):
@@ -531,9 +578,9 @@ class LogScan:
     def found(self) -> Iterator[FoundSigns]:
         return (found for own in self.sources.values() for found in own.recent)
 
-    def last_step(self, source: str | None = None) -> LastStep:
-        """Of the last lines with one, or of those in one file."""
-        own = [(at, text) for at, file, text in self.steps if source in (None, file)]
+    def last_step(self, source: str | None = None, after: int = 0) -> LastStep:
+        """Of the last lines with one, or of those in one file; of those behind a line."""
+        own = [(at, text) for at, file, text in self.steps if source in (None, file) and at > after]
         found = [(number, at) for at, text in own if (number := step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))

@@ -408,13 +408,14 @@ def _steps_of_epochs(epochs: Sequence[float], last_epoch: float, total: int, hal
     if len(epochs) > total:
         return [], False
     for with_first in (False, True):
+        # Of intervals that rounding does not tell apart, the one whose last line is the end of the training, as its epoch says.
         fitting = [
-            (error, steps)
+            (steps[-1] != total or epochs[-1] != last_epoch, error, steps)
             for steps in _regular_steps(epochs, last_epoch / total, total, with_first=with_first)
             if (error := _rounding_error(epochs, steps, last_epoch / total, total, half)) is not None
         ]
         if fitting:
-            return min(fitting)[1], False
+            return min(fitting)[2], False
     begun, interval = _checkpoint(epochs, last_epoch / total)
     resumed = [interval * (round(begun / interval) + number) for number in range(1, len(epochs) + 1)] if begun and interval else []
     if resumed and resumed[-1] <= total and _rounding_error(epochs, resumed, last_epoch / total, total, half) is not None:

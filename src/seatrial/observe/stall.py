@@ -326,6 +326,11 @@ SILENT_CAUSES = (
 COLLECTIVE_CAUSES = (
     "Usual causes: a collective that not every rank reaches, a network or GPU that does not answer, a rank with more batches than another"
 )
+# Of one process there is no other to wait for.
+WHERE_TO_LOOK_ALONE = "Read stacks/ in the attempt's folder for where your command is, and its last lines (seatrial logs RUN)"
+ALONE_CAUSES = (
+    "Usual causes: your command waits for a child process, a lock, input or storage that does not answer, or works on and prints nothing"
+)
 LOADER_CAUSES = "Usual causes: a data loader worker that died or waits, storage that does not answer"
 BETWEEN_STEPS_CAUSES = "Put evaluation and saving into probe.pause(NAME), which never counts as a stall"
 
@@ -335,11 +340,12 @@ def describe_stall(stall: Stall, progress: Progress) -> str:
     return f"{_what(stall, progress)}{_where(stall, progress)}"
 
 
-def advise_on_stall(stall: Stall) -> str:
+def advise_on_stall(stall: Stall, num_ranks: int) -> str:
     """Where to look, the usual causes, and the limit to raise where nothing is wrong."""
     rank = f" --rank {stall.culprit.rank}" if stall.culprit else ""
     key = "limits.stall.floor_s" if stall.key == STALL_KEY else stall.key
-    return f"{WHERE_TO_LOOK.format(rank=rank)}. {_causes(stall)}. If nothing is wrong, raise {key}."
+    where = WHERE_TO_LOOK_ALONE if num_ranks == 1 else WHERE_TO_LOOK.format(rank=rank)
+    return f"{where}. {_causes(stall, is_alone=num_ranks == 1)}. If nothing is wrong, raise {key}."
 
 
 def _what(stall: Stall, progress: Progress) -> str:
@@ -409,11 +415,11 @@ def _range(states: Sequence[RankState]) -> str:
     return f"at {min(steps)}" if min(steps) == max(steps) else f"at {min(steps)} to {max(steps)}"
 
 
-def _causes(stall: Stall) -> str:
+def _causes(stall: Stall, *, is_alone: bool) -> str:
     if stall.silent_s is not None:
         return SILENT_CAUSES
     phase = stall.culprit.phase if stall.culprit else ""
-    return {"data_wait": LOADER_CAUSES, BETWEEN_STEPS: BETWEEN_STEPS_CAUSES}.get(phase, COLLECTIVE_CAUSES)
+    return {"data_wait": LOADER_CAUSES, BETWEEN_STEPS: BETWEEN_STEPS_CAUSES}.get(phase, ALONE_CAUSES if is_alone else COLLECTIVE_CAUSES)
 
 
 def _seconds(seconds: float) -> str:

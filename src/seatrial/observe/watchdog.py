@@ -162,7 +162,7 @@ def _stall_alarm(progress: Progress, stall: Stall | None) -> Alarm | None:
         cause=Cause.STALL,
         outcome=Outcome.STALLED,
         text=describe_stall(stall, progress),
-        action=advise_on_stall(stall),
+        action=advise_on_stall(stall, progress.num_ranks),
         rank=stall.culprit.rank if stall.culprit else None,
         # The phase of a silent rank is unknown; the text has its last one.
         phase=stall.culprit.phase if stall.culprit and stall.silent_s is None else "",

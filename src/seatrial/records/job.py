@@ -51,7 +51,7 @@ class AllocationEnding(str, enum.Enum):
     """Also preempted: nobody wanted this end, and a new job may well succeed."""
     USER = "user"
     ENDED = "ended"
-    """From outside, by stop_on_error, or since no further run can succeed."""
+    """From outside, by stop_on_error, or since several runs in a row failed alike."""
 
 
 @dataclass(frozen=True, kw_only=True)

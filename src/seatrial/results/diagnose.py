@@ -9,6 +9,7 @@ Lines of several files are read in the order of their timestamps where every fil
 
 from __future__ import annotations
 
+import codecs
 import heapq
 import itertools
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import read_lines
 from seatrial.core.errors import UsageError
+from seatrial.core.files import open_file
 from seatrial.core.log_lines import time_of_line
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
@@ -39,8 +41,14 @@ ERRORS_FILE = re.compile(r"\.err$|\.e\d+$|stderr", re.IGNORECASE)
 # be that of a rank or a node.
 JOB_NUMBER = re.compile(r"^slurm-(\d+(?:_\d+)?)\.\w+$|(?<!rank)(?<!node)(?<!task)[-_.](\d{3,})\.(?:out|err)$|\.[eo](\d+)$", re.IGNORECASE)
 MOST_JOBS_NAMED = 3
+# Parts of a name that tell the files of one job apart: the stream, and a rank, node or host with all that is behind it.
+STREAM = re.compile(r"(?<![a-z])(?:std)?(?:out|err)(?:put|ors?)?(?![a-z])")
+MEMBER = re.compile(r"(?<![a-z])(?:local_?|global_?)?(?:rank|node|host|task|worker|master|launcher|pod|replica|proc|gpu)s?(?![a-z]{2}).*")
+# Parts with a number that tell jobs apart: a date, a time, a trial. Other numbers are those of ranks and hosts.
+OF_A_JOB = re.compile(r"\d{4}-\d\d-\d\d|(?<![a-z\d])\d{6,}|(?<![a-z])(?:run|exp|experiment|trial|seed|lr|bs|v)[_-]?\d+")
 
 PRESCAN_LINES = 2000
+PRESCAN_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +60,8 @@ class LogFile:
     """As it is shown."""
     rank: int | None = None
     """By its name."""
+    job: str = ""
+    """What the name of a file that was found in a folder says beside rank, node and stream: another job's says something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +80,17 @@ class LogReport:
 
 def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_steps: int | None = None) -> LogReport:
     reader = LogReader()
-    num_lines = 0
+    num_lines, is_empty = 0, True
     for file, line in _in_order(files):
         reader.feed(line, source=file.name if len(files) > 1 else "", rank=file.rank)
         num_lines += 1
+        is_empty = is_empty and not line.strip()
+    _refuse_unnumbered_jobs([file for file in files if file.name in reader.files_with_steps()])
     steps, reported = summarise_steps([file.path for file in files])
     diagnosis = _with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps)
+    diagnosis = _with_short_files(diagnosis, files, reader)
     diagnosis = _with_progress(diagnosis, reader.unfinished())
+    diagnosis = _with_unread(diagnosis, "the log is empty" if is_empty else _not_text(files))
     if asked_steps is not None:
         diagnosis = _with_asked_steps(diagnosis, steps, reader.reached(asked_steps), asked_steps)
     return LogReport(
@@ -90,6 +104,22 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
     )
 
 
+def _with_unread(found: Diagnosis, why: str) -> Diagnosis:
+    """That no failure was seen says nothing where there was nothing to see. `why`: empty where the lines could be read."""
+    is_open = found.outcome is Outcome.OK or (found.outcome is None and found.cause is Cause.UNKNOWN)
+    return _cannot_tell(found, why) if why and is_open else found
+
+
+def _not_text(files: Sequence[LogFile]) -> str:
+    """Which file is in an encoding that is not read, as that of a redirect in PowerShell, and what to do; empty for text."""
+    for file in files:
+        with open_file(file.path) as source:
+            begin = source.read(PRESCAN_BYTES)
+        if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or begin.count(0) * 4 > len(begin):
+            return f"{file.name} is not text that can be read (UTF-16?): convert it with iconv"
+    return ""
+
+
 def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
     """A job that ended well by its log or exit code, and trained nothing: whether that was meant, nobody can tell."""
     if found.outcome is not Outcome.OK or steps is None or steps.nan_from is None:
@@ -99,6 +129,21 @@ def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
     return replace(
         found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id, fault=entry.fault, good_end=True
     )
+
+
+def _with_short_files(found: Diagnosis, files: Sequence[LogFile], reader: LogReader) -> Diagnosis:
+    """A good end in the file of one rank says nothing about another that ends in the middle of the training."""
+    if found.outcome is not Outcome.OK or len(files) == 1:
+        return found
+    # What goes to stderr need not have the steps that are in stdout.
+    errors = {file.name for file in files if ERRORS_FILE.search(file.path.name)}
+    short = reader.short_files(errors) | reader.short_files({file.name for file in files} - errors)
+    ends = [
+        f"{file.name if file.rank is None else f'rank {file.rank}'} ends at step {short[file.name]:,}"
+        for file in files
+        if file.name in short
+    ]
+    return _cannot_tell(found, join_names(ends, MOST_JOBS_NAMED)) if ends else found
 
 
 def _with_progress(found: Diagnosis, unfinished: tuple[int, int] | None) -> Diagnosis:
@@ -131,7 +176,8 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
     for path in paths:
         if path.is_dir():
             for file in _of_last_attempts(_logs_in(path)):
-                found.setdefault(file, _log_file(file, str(file.relative_to(path))))
+                name = str(file.relative_to(path))
+                found.setdefault(file, replace(_log_file(file, name), job=_job_in(name)))
         elif path.exists():
             if path.suffix in COMPRESSED:
                 raise UsageError(
@@ -145,7 +191,7 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
     # Numbers of several nodes' local ranks repeat: they name no rank then.
     numbered = [file.rank for file in files if file.rank is not None and TORCHRUN_FOLDER.search(file.path.as_posix())]
     if len(set(numbered)) * 2 < len(numbered):
-        return [LogFile(path=file.path, name=file.name) for file in files]
+        return [replace(file, rank=None) for file in files]
     return files
 
 
@@ -158,6 +204,22 @@ def _refuse_several_jobs(files: Sequence[LogFile]) -> None:
     if len(jobs) > 1:
         named = join_names([f"{job} ({name})" for job, name in jobs.items()], MOST_JOBS_NAMED)
         raise UsageError(f"these are the logs of {len(jobs)} jobs, {named}: name the files of one")
+
+
+def _refuse_unnumbered_jobs(trained: Sequence[LogFile]) -> None:
+    """The same where the names of files with steps differ in more than the rank, the node or the stream."""
+    jobs = {file.job: file.name for file in reversed(trained) if file.job}
+    if len(jobs) > 1:
+        named = join_names(sorted(jobs.values()), MOST_JOBS_NAMED)
+        raise UsageError(f"these may be the logs of {len(jobs)} jobs, {named}: name the files of one")
+
+
+def _job_in(name: str) -> str:
+    if TORCHRUN_FOLDER.search(name):
+        return ""
+    stem = re.sub(r"\.(?:log|out|err|txt|[eo]\d+)$", "", name.lower())
+    rest = MEMBER.sub("", STREAM.sub("", stem))
+    return " ".join([*re.findall(r"[a-z]+", OF_A_JOB.sub("", rest)), *OF_A_JOB.findall(rest)])
 
 
 def _of_last_attempts(paths: Sequence[Path]) -> list[Path]:

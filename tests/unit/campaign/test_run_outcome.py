@@ -499,3 +499,10 @@ def test_the_first_cause_is_found_before_thousands_of_lines(tmp_path: Path) -> N
     waited = "".join(f"[rank{rank}]: [E1115 14:30:31] [Rank {rank}] Watchdog caught collective operation timeout\n" for rank in range(7))
     found = ended(tmp_path, RAISED.format(rank=7, last="ValueError: bad sample") + behind + waited, -6)
     assert (found.cause, found.detail, found.rank) == (Cause.EXCEPTION, "rank 7: ValueError: bad sample", 7)
+
+
+def test_a_training_after_a_finished_one_that_has_no_end_may_have_failed(tmp_path: Path) -> None:
+    steps = [f"step {number} loss 2.5\n" for number in range(30)]
+    found = ended(tmp_path, "".join([*steps, "Training finished.\n", "=== run 2\n", *steps[:12]]), steps=30)
+    assert found.outcome is Outcome.OK
+    assert found.may_have_failed == "exited 0, and the log ends at step 11 of a training that began after another had ended"

@@ -121,6 +121,46 @@ def test_steps_that_were_asked_for_and_not_reached(
     assert code == 3 and "30 were asked for; the step numbers start over" in text_of(shown)
 
 
+def of_100(*steps: int) -> list[str]:
+    return [f"step {number}/100 loss {5 - number / 50:.3f}" for number in steps]
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (of_100(*range(1, 13)), 3),
+        ([f"[10:00:{number}] INFO Iter: [{number}/100] lr 1e-4" for number in range(10, 22)], 3),
+        (of_100(*range(1, 101)), 0),
+        (of_100(*range(100)), 0),
+        (of_100(*range(0, 100, 10)), 0),
+        ([f"epoch {epoch}/3 {line}" for epoch in (1, 2, 3) for line in of_100(*range(100))], 0),
+        ([f"epoch {epoch}/10 loss 2.5" for epoch in range(1, 5)], 0),
+        ([*of_100(*range(1, 13)), "Early stopping: no better loss for 5 steps"], 0),
+        ([*of_100(*range(1, 12)), "Early stopping: no better loss for 5 steps", *of_100(12)], 0),
+        ([*of_100(*range(1, 101)), *(f"eval {line}" for line in of_100(*range(1, 13)))], 0),
+        ([*of_100(*range(1, 13)), "Training finished."], 0),
+    ],
+)
+def test_the_number_of_steps_that_each_line_names(lines: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    how, _, shown = diagnosed(capsys, write(tmp_path, job__log=lines) / "job.log", "--exit-code", "0")
+    assert how == code
+    assert (" of 100" in shown[0]) == (code == 3)
+
+
+@pytest.mark.parametrize("code", [[], ["--exit-code", "0"]])
+def test_a_training_that_begins_after_a_good_end_needs_one_of_its_own(
+    code: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [f"step {number} loss {5 - number / 20:.3f}" for number in range(30)]
+    twice = [*steps, "Training finished.", "=== run 2", *steps]
+    folder = write(tmp_path, cut__log=twice[:-18], whole__log=twice, late__log=[*steps, "Training finished.", *steps[-2:]])
+    how, found, shown = diagnosed(capsys, folder / "cut.log", "--steps", "30", *code)
+    assert (how, found["diagnosis"]["cause"]) == (3, "unknown")
+    assert "the log ends at step 11 of a training that began after another had ended" in text_of(shown)
+    assert diagnosed(capsys, folder / "whole.log", "--steps", "30", *code)[0] == 0
+    assert diagnosed(capsys, folder / "late.log", "--steps", "30", *code)[0] == 0
+
+
 def test_steps_that_no_log_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path, silent__log=["loading"], said__log=["loading", "Training finished."])
     assert diagnosed(capsys, folder / "silent.log", "--exit-code", "0", "--steps", "30")[0] == 3
@@ -154,6 +194,8 @@ GRACEFUL = "Epoch 0:  40%|####      | 20/50 [00:10<00:15, 2.00it/s]\n\nDetected 
         pytest.param(STEPS + "Training complete.\nstage 2\n" + BARS, (3, 3), id="cut in the second stage"),
         pytest.param(ITERATION.format(1000) + "[after training is done] datetime: 2026-11-17 07:16:01\n", (0, 0), id="Megatron's end"),
         pytest.param(STEPS + "Training failed.\n", (3, 3), id="says that it failed"),
+        pytest.param(STEPS + "Training finished.\nexit code 1 of helper ignored\n", (0, 0), id="a helper's code after the end"),
+        pytest.param(STEPS + "Training finished.\njob ended with exit code 1\n", (3, 3), id="a code after the end"),
         pytest.param(STEPS + "Training finished after 20 of 100 steps: loss diverged\n", (3, 3), id="says that it diverged"),
         pytest.param(STEPS + "ERROR: Training finished with 3 failed ranks\n", (3, 3), id="says that ranks failed"),
         pytest.param(STEPS + "Training finished: 0 failed ranks\n", (3, 0), id="says that none failed"),
@@ -214,6 +256,26 @@ def test_a_folder_with_a_file_for_each_rank_or_node(
     code, report, _ = diagnosed(capsys, tmp_path)
     found = report["diagnosis"]
     assert (code, found["signature"], found["rank"]) == (2, log.signature, log.rank)
+
+
+def test_a_rank_that_ends_before_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [f"step {number} loss {5 - number / 20:.3f}" for number in range(30)]
+    whole = [*steps, "Training finished."]
+    sparse, quiet = [*steps[::10], "waiting"], ["hello from a rank that prints no step"]
+    folder = write(tmp_path / "ranks", rank0__log=whole, rank1__log=sparse, rank2__log=steps[:12], rank3__log=quiet)
+    for more in ([], ["--steps", "30"], ["--exit-code", "0"]):
+        code, found, shown = diagnosed(capsys, folder, *more)
+        assert (code, found["diagnosis"]["cause"]) == (3, "unknown")
+        assert "but rank 2 ends at step 11" in text_of(shown)
+        assert "rank 1" not in text_of(shown)
+    (folder / "rank2.log").write_text("".join(f"{line}\n" for line in whole))
+    assert diagnosed(capsys, folder, "--steps", "30")[0] == 0
+
+
+def test_an_attempt_that_another_file_goes_on_from_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [f"step {number} loss {5 - number / 20:.3f}" for number in range(30)]
+    folder = write(tmp_path, first__log=steps[:12], second__log=[*steps[10:], "Training finished."])
+    assert diagnosed(capsys, folder / "first.log", folder / "second.log", "--steps", "30")[0] == 0
 
 
 def test_files_with_timestamps_are_read_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,14 +349,63 @@ def test_files_of_one_job_are_read_together(names: list[str], tmp_path: Path) ->
     assert sorted(file.name for file in find_logs([tmp_path])) == sorted(names)
 
 
+@pytest.mark.parametrize(
+    ("names", "are_refused"),
+    [
+        (["train_2026-11-16.log", "train_2026-11-17.log"], True),
+        (["baseline.log", "bigger.log"], True),
+        (["baseline/rank0.log", "bigger/rank0.log"], True),
+        (["seed1.log", "seed2.log"], True),
+        (["train.log", "rank0.log"], False),
+        (["train.out", "train.err"], False),
+        (["stdout", "stderr"], False),
+        (["rank0.log", "rank1.log"], False),
+        (["node1.out", "node2.out"], False),
+        (["nodeA.out", "nodeB.out"], False),
+        (["nid001234.log", "nid001235.log"], False),
+        (["gpu-01.log", "gpu-02.log"], False),
+        (["ip-10-0-0-1.log", "ip-10-0-0-27.log"], False),
+        (["lm-worker-0-x7f9k.log", "lm-worker-1-b2d4q.log"], False),
+        (["n1/attempt_0/0/stdout.log", "n1/attempt_0/1/stdout.log"], False),
+        (["none_8fk2/attempt_0/0/stderr.log", "none_xq9d/attempt_0/0/stderr.log"], False),
+    ],
+)
+def test_a_folder_of_several_jobs_is_refused_and_files_that_are_named_are_not(
+    names: list[str], are_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = "".join(f"step {number} loss 2.5\n" for number in range(30)) + "Training finished.\n"
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(lines)
+    (tmp_path / "setup.log").write_text("installed\n")
+    assert run_command(["diagnose", str(tmp_path)]) == (1 if are_refused else 0)
+    assert (f"2 jobs, {', '.join(names)}: name the files of one" in text_of([capsys.readouterr().err])) == are_refused
+    assert run_command(["diagnose", *(str(tmp_path / name) for name in names)]) == 0
+
+
 def test_an_attempts_folder_is_read_by_its_launcher_log(tmp_path: Path) -> None:
     folder = write(tmp_path / "attempt-1", launcher__log=["step 1"], agent__log=["ValueError: of the agent"])
     assert [file.name for file in find_logs([folder])] == ["launcher.log"]
 
 
-def test_an_empty_log_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "job.log").write_bytes(b"")
-    assert diagnosed(capsys, tmp_path / "job.log")[0] == 3
+@pytest.mark.parametrize("args", [[], ["--exit-code", "0"], ["--exit-code", "0", "--steps", "30"]])
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (b"", "the log is empty"),
+        (b" \n\t\r\n\n", "the log is empty"),
+        ("step 1 loss 2.5\nValueError: é\n".encode("utf-16"), "(UTF-16?): convert it with iconv"),
+        ("step 1 loss 2.5\nValueError: é\n".encode("utf-16-be"), "(UTF-16?): convert it with iconv"),
+    ],
+)
+def test_a_log_in_which_nothing_can_be_read_shows_nothing(
+    log: bytes, why: str, args: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.log").write_bytes(log)
+    code, _, shown = diagnosed(capsys, tmp_path / "job.log", *args)
+    assert code == 3
+    assert why in text_of(shown)
+    assert diagnosed(capsys, tmp_path / "job.log", "--exit-code", "1")[0] == 2
 
 
 def test_advice_names_nothing_that_only_a_campaign_has() -> None:
@@ -343,13 +454,13 @@ def test_steps_of_a_job_that_began_anew_are_those_of_its_last_attempt(tmp_path: 
 
 
 def test_an_interrupt_and_an_exit_code_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path, stopped__log=["step 1", *TRACEBACK[:-1], "KeyboardInterrupt"], empty__log=[])
+    folder = write(tmp_path, stopped__log=["step 1", *TRACEBACK[:-1], "KeyboardInterrupt"], quiet__log=["hello"])
     for args in ([], ["--exit-code", "130"]):
         code, report, shown = diagnosed(capsys, folder / "stopped.log", *args)
         assert (code, report["diagnosis"]["outcome"]) == (2, "interrupted")
         assert "SIGINT" in shown[0]
     # It is the exit code that says so: the log shows nothing.
-    code, report, shown = diagnosed(capsys, folder / "empty.log", "--exit-code", "0")
+    code, report, shown = diagnosed(capsys, folder / "quiet.log", "--exit-code", "0")
     assert (code, report["diagnosis"]["good_end"]) == (0, False)
     assert "good end" not in shown[0]
 

@@ -268,6 +268,7 @@ def trainer_log(total: int, every: int, *, epochs: float = 1.0, first: bool = Fa
         (10_000, 100, 1.0, False),
         (10_000, 150, 1.0, False),
         (100, 30, 0.4, False),
+        (40, 10, 0.03, False),
     ],
 )
 def test_rounded_epochs_coarser_than_steps_do_not_move_a_loss(total: int, every: int, epochs: float, first: bool) -> None:

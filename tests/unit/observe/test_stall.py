@@ -510,7 +510,7 @@ def test_a_silent_rank() -> None:
     text = describe_stall(silent, AT_5)
     assert "rank 1 has sent no heartbeat for " in text and "it was at step 5 in 'bwd'" in text
     assert "700 s" not in text, "beyond ten minutes seconds are hard to read"
-    assert SILENT_CAUSES in advise_on_stall(silent)
+    assert SILENT_CAUSES in advise_on_stall(silent, 2)
 
 
 @pytest.mark.parametrize(
@@ -523,7 +523,13 @@ def test_a_silent_rank() -> None:
     ],
 )
 def test_advice_names_usual_causes_and_the_limit_to_raise(phase: str, key: str, causes: str) -> None:
-    action = advise_on_stall(replace(STALL, culprit=at(1, 5, phase), key=key))
+    action = advise_on_stall(replace(STALL, culprit=at(1, 5, phase), key=key), 2)
     limit = "limits.stall.floor_s" if key == STALL_KEY else key
     assert causes in action and action.endswith(f"raise {limit}.") and "seatrial logs RUN --rank 1" in action
-    assert "--rank" not in advise_on_stall(replace(STALL, culprit=None))
+    assert "--rank" not in advise_on_stall(replace(STALL, culprit=None), 2)
+
+
+def test_advice_for_one_process_is_about_the_users_own_command() -> None:
+    action = advise_on_stall(replace(STALL, culprit=None), 1)
+    assert "where your command is" in action
+    assert not any(word in action for word in ("rank", "collective", "GPU", "network"))

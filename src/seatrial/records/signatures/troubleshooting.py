@@ -31,15 +31,18 @@ ended, the first cause with its rank and the lines that show it, what to do, the
 
 - Exit code 0: the log shows a good end. 2: it shows a failure, or that somebody interrupted the job. 3: neither, or a good end with a loss
   that is nan to the end; what the job returned (`--exit-code 137`) or the steps it was to take (`--steps 5000`) may decide it.
-- A line that says that training is over is a good end, unless more steps or a progress bar that stops follow it, or what came before it
-  ended the training: nan, a GPU's error, a process that was killed.
+- A line that says that training is over is a good end, unless more steps or a progress bar that stops follow it, another rank's file ends
+  at an earlier step, or what came before it ended the training: nan, a GPU's error, a process that was killed.
+- An exit code of 0 alone may be that of a pipe's last command. It does not count for a log that ends at step 12 of 100 by its own lines or
+  progress bar, for an empty one, and for one that is no text (UTF-16).
 - A launcher's report of a failure counts unless a line after it says that the job was started again (`retrying`, `resuming`, `attempt 2`)
   and steps follow: then its last attempt counts. Steps from the beginning without such a line may be the next training of a loop: it
   cannot tell, unless they reach `--steps`. Steps of an evaluation count for nothing.
 - The whole log is read. Timeouts, aborts and the launcher's report that follow a first error are counted as its consequences.
 - Several files are read in the order of their timestamps where all have some, else one after the other. A file's name may give the rank:
   `train_rank5.log`, `attempt_0/5/stderr.log` of torchrun's `--log-dir`, of which the last attempt counts. What `ts`, docker compose,
-  kubectl or torchx put before each line is left out.
+  kubectl or torchx put before each line is left out. A folder with files of several jobs is refused: by job numbers, or where the names of
+  files with steps differ in more than the rank, the node or the stream. Files that are named are read together, whatever their names.
 - Steps and losses are read from the first and the last 8 MiB of each file.
 """,
     STAGE1: "\nThese are the entries of the stage-1 procedures; all are in [docs/troubleshooting.md](../../../docs/troubleshooting.md).",
