@@ -104,8 +104,8 @@ sentinel: 4                           # the first group again after every fourth
 ```
 
 `needs` names a campaign that must have passed first: its verdict is PASS, by the `ready` set if one is named, and it ran on this machine
-or these hosts with this software, as fingerprints compare them; the code may have changed. Otherwise nothing is started, unless with
-`--ignore-needs`.
+or these hosts with this software, as fingerprints compare them; the code may have changed. A verdict older than one of its attempts does
+not count: `seatrial report` judges it again. Otherwise nothing is started, unless with `--ignore-needs`.
 
 ```yaml
 needs: {campaign: outputs/phase-b, ready: stage1_stability, plan: phase-b.yaml}      # short: needs: outputs/phase-b
