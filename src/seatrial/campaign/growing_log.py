@@ -58,6 +58,11 @@ class GrowingLog:
         self._finish()
         return self._reader.result(exit_code, asked_steps)
 
+    def unfinished(self) -> tuple[int, int] | None:
+        """How far the training is by what the log ends with, and of how many steps, once the run is over; None where it is through."""
+        self._finish()
+        return self._reader.unfinished()
+
     def may_name_ranks(self) -> bool:
         """Whether a line of deepspeed's runner may be in the log, once the run is over."""
         self._finish()

@@ -42,6 +42,8 @@ LAST_EVENTS = 50
 TAIL_BYTES = 200_000
 ACTIVATE_FAILED = "activate_failed"
 MOST_SAID = 300
+# A progress bar that is erased at its end was last drawn some steps before.
+LEAST_SHARE_OF_BAR = 0.9
 # Who printed a line of a log's tail.
 _FROM = re.compile(r"^(?:\[(?:host [^\]]+|rank\d+)\]: ?)+")
 
@@ -65,6 +67,8 @@ def outcome_of(
         read = log.diagnose(ending.returncode, spec.steps)
         found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
         may_have_failed = _why_it_may_have_failed(read) if not found and read.outcome is None else ""
+        if judged.outcome is Outcome.OK and not found and not may_have_failed and not read.good_end and spec.steps is None:
+            may_have_failed = _ends_in_the_middle(log.unfinished())
     if found:
         noticed = "" if found.noticed_by is None else f"noticed by rank {found.noticed_by}: "
         who = f"{found.who}: " if found.who else noticed
@@ -120,6 +124,13 @@ def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
     """False only where the run's own host is the only one, and its provenance names no GPU."""
     provenance, _ = read_record(Provenance, attempt.provenance)
     return spec.place.kind != LOCAL or provenance is None or bool(provenance.gpu_uuid_list)
+
+
+def _ends_in_the_middle(unfinished: tuple[int, int] | None) -> str:
+    """Of a run whose number of steps only its log names: that it ends long before that."""
+    if unfinished is None or unfinished[0] > LEAST_SHARE_OF_BAR * unfinished[1]:
+        return ""
+    return f"exited 0, and its log ends at {unfinished[0]:,} of {unfinished[1]:,}"
 
 
 def _why_it_may_have_failed(read: Diagnosis) -> str:

@@ -506,3 +506,11 @@ def test_a_training_after_a_finished_one_that_has_no_end_may_have_failed(tmp_pat
     found = ended(tmp_path, "".join([*steps, "Training finished.\n", "=== run 2\n", *steps[:12]]), steps=30)
     assert found.outcome is Outcome.OK
     assert found.may_have_failed == "exited 0, and the log ends at step 11 of a training that began after another had ended"
+
+
+@pytest.mark.parametrize(("last", "steps", "is_short"), [(12, None, True), (100, None, False), (95, None, False), (12, 12, False)])
+def test_a_log_that_ends_long_before_its_own_number_of_steps_may_be_of_a_failed_run(
+    tmp_path: Path, last: int, steps: int | None, is_short: bool
+) -> None:
+    found = ended(tmp_path, "".join(f"step {number}/100 loss 2.5\n" for number in range(1, last + 1)), steps=steps)
+    assert (found.outcome, found.may_have_failed) == (Outcome.OK, f"exited 0, and its log ends at {last} of 100" if is_short else "")
