@@ -66,9 +66,7 @@ def outcome_of(
     if judged.needs_log or judged.outcome is Outcome.OK:
         read = log.diagnose(ending.returncode, spec.steps)
         found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
-        may_have_failed = _why_it_may_have_failed(read) if not found and read.outcome is None else ""
-        if judged.outcome is Outcome.OK and not found and not may_have_failed and not read.good_end and spec.steps is None:
-            may_have_failed = _ends_in_the_middle(log.unfinished())
+        may_have_failed = "" if found else _why_it_may_have_failed(read, log, spec.steps)
     if found:
         noticed = "" if found.noticed_by is None else f"noticed by rank {found.noticed_by}: "
         who = f"{found.who}: " if found.who else noticed
@@ -126,19 +124,19 @@ def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
     return spec.place.kind != LOCAL or provenance is None or bool(provenance.gpu_uuid_list)
 
 
-def _ends_in_the_middle(unfinished: tuple[int, int] | None) -> str:
-    """Of a run whose number of steps only its log names: that it ends long before that."""
+def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, asked_steps: int | None) -> str:
+    """Of a run that exited with 0; empty where nothing in its log puts that into doubt."""
+    if read.outcome is None:
+        if read.traceback_at_end:
+            return f"exited 0 after a traceback: probably failed ({read.detail})"
+        if read.cause is Cause.UNKNOWN:
+            return f"exited 0, and {read.detail}"
+        return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
+    # Only the log names the number of steps where nobody asked for one.
+    unfinished = None if read.good_end or asked_steps is not None else log.unfinished()
     if unfinished is None or unfinished[0] > LEAST_SHARE_OF_BAR * unfinished[1]:
         return ""
     return f"exited 0, and its log ends at {unfinished[0]:,} of {unfinished[1]:,}"
-
-
-def _why_it_may_have_failed(read: Diagnosis) -> str:
-    if read.traceback_at_end:
-        return f"exited 0 after a traceback: probably failed ({read.detail})"
-    if read.cause is Cause.UNKNOWN:
-        return f"exited 0, and {read.detail}"
-    return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
 
 
 def outcome_of_unstarted(spec: RunSpec, attempt: int, error: LaunchError, started_t: float, ended_t: float) -> RunOutcome:
