@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ PrintError = Callable[[str], None]
 
 # Cleaning up takes milliseconds; what takes longer than this hangs.
 CLEANUP_S = 2.0
+RAISED_AGAIN_S = 0.005
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space on that disk, then run the same command to resume"),
@@ -88,16 +90,23 @@ class StopSignals:
     The first raises KeyboardInterrupt where the program is. Those that follow at once are the same request, so that an impatient second
     Ctrl-C does not break off the cleanup; one that comes later ends the process there and then. A signal that was ignored before, as HUP is
     under nohup, stays so. While a campaign runs it has handlers of its own (`campaign.interrupts`).
+
+    Python ignores what is raised in the callback of a weak reference or in `__del__`, with a traceback on stderr: an interrupt that came
+    there is raised again as soon as that is over.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._first_m: float | None = None
+        self._number: int = signal.SIGTERM
+        self._is_ignored = False
+        self._hook_before: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def __enter__(self) -> StopSignals:
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
+        self._hook_before, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
         return self
 
     @property
@@ -109,14 +118,25 @@ class StopSignals:
         """What follows is the end of the process: nothing is left to be interrupted, and the exit code is known."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+        sys.unraisablehook = self._hook_before
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         now_m = self._monotonic()
-        if self._first_m is None:
-            self._first_m = now_m
+        if self._first_m is None or self._is_ignored:
+            self._first_m, self._number, self._is_ignored = now_m, number, False
             raise KeyboardInterrupt
         if now_m - self._first_m > CLEANUP_S:
             os._exit(INTERRUPTED)
+
+    def _on_unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            self._hook_before(unraisable)
+            return
+        self._is_ignored = True
+        # From another thread, a moment later: raised here it would be ignored as well.
+        again = threading.Timer(RAISED_AGAIN_S, signal.pthread_kill, (threading.get_ident(), self._number))
+        again.daemon = True
+        again.start()
 
 
 def console_for(*, as_json: bool = False, plain: bool = False, soft_wrap: bool = False) -> Console:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import typing
 from collections import defaultdict
 from collections.abc import Iterator
@@ -250,6 +251,36 @@ def test_one_that_comes_late_ends_the_process_at_once(monkeypatch: pytest.Monkey
         now_m[0] = CLEANUP_S + 0.1
         os.kill(os.getpid(), signal.SIGTERM)
     assert ended == [130]
+
+
+class Interrupted:
+    """Its end is interrupted, as that of an import's lock may be."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_an_interrupt_that_python_ignores_is_raised_again(capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.unraisablehook
+    with StopSignals() as signals, pytest.raises(KeyboardInterrupt):
+        Interrupted()
+        assert signals.raised
+        time.sleep(LONGEST_S)
+    assert sys.unraisablehook is before
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_other_errors_that_python_ignores_are_still_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: shown.append(unraisable.exc_value))
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken")
+
+    with StopSignals():
+        Broken()
+    assert [str(error) for error in shown] == ["broken"]
 
 
 def test_after_the_block_nothing_can_be_broken_off() -> None:
