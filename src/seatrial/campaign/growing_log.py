@@ -17,7 +17,7 @@ from seatrial.collect.attempt_files import host_folders, read_nodes
 from seatrial.collect.bounded_lines import LineIndex, LineIndexer
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import BLOCK_BYTES, LARGEST_LOG_BYTES, LONGEST_TEXT_BYTES, all_lines
-from seatrial.collect.log_evidence import HEAD
+from seatrial.collect.log_evidence import HEAD, shapes
 from seatrial.collect.script_header import HEADER_KEYWORDS
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file
@@ -129,8 +129,13 @@ class GrowingLog:
 
     def _feed(self, text: bytes, end: int) -> None:
         """Whole lines that end at this offset."""
-        self._indexer.add(text, end - len(text))
+        lines = text.removesuffix(b"\n")
+        of_lines = shapes(lines)
+        self._indexer.add(text, end - len(text), of_lines)
         self._has_runner_line = self._has_runner_line or RUNNER_LINE in text
         name = str(self._log.relative_to(self._attempt.folder))
-        for line in text.removesuffix(b"\n").decode("utf-8", errors="replace").split("\n"):
+        if not self._header.may_blank(lines):
+            self._reader.feed_block(lines, of_lines, source=name)
+            return
+        for line in lines.decode("utf-8", errors="replace").split("\n"):
             self._reader.feed(self._header.blank(line), source=name)

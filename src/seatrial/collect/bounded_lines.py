@@ -6,6 +6,7 @@ In: a file. Out: all its lines, or those with a keyword: of a large file the one
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ MAX_GAP_BYTES = 1024
 """Between two lines that are indexed as one range: searching so many bytes takes less time than another read."""
 PRUNED_RANGES = 100_000
 """More than there are in what is read of a log; ranges in its middle are dropped whenever so many were added."""
+
+FEW_SHAPES = 8
+"""Lines for each different shape, so that searching the shapes for keywords takes less time than searching the text."""
 
 
 class LinePiece(NamedTuple):
@@ -127,9 +131,20 @@ class LineIndexer:
         self._most = PRUNED_RANGES
         self.is_usable = True
 
-    def add(self, text: bytes, start: int) -> None:
-        """The next whole lines, which begin at this offset."""
-        for first, last in keyword_lines(text, self._keywords):
+    def add(self, text: bytes, start: int, shapes: Sequence[bytes]) -> None:
+        """The next whole lines, which begin at this offset, and the shape of each: keywords have no digits, so that all lines of a shape
+        have one or none has."""
+        different = set(shapes)
+        if len(different) > len(shapes) // FEW_SHAPES:
+            self._add(keyword_lines(text, self._keywords), start, len(text))
+            return
+        marked = {shape for shape in different if any(keyword in shape for keyword in self._keywords)}
+        ends = itertools.accumulate(len(shape) + 1 for shape in shapes)
+        found = [(end - len(shape) - 1, min(end, len(text))) for shape, end in zip(shapes, ends, strict=True) if shape in marked]
+        self._add(found, start, len(text))
+
+    def _add(self, found: Sequence[tuple[int, int]], start: int, num_bytes: int) -> None:
+        for first, last in found:
             # A reader may cut such a line where one of its blocks ends.
             self.is_usable = self.is_usable and last - first <= LONGEST_LINE_BYTES
             if self._ranges and start + first - self._ranges[-1][1] <= MAX_GAP_BYTES:
@@ -137,7 +152,7 @@ class LineIndexer:
             else:
                 self._ranges.append((start + first, start + last))
         if len(self._ranges) > self._most:
-            self._prune(start + len(text))
+            self._prune(start + num_bytes)
 
     def _prune(self, size_bytes: int) -> None:
         """Without the middle of the log, which will only grow."""

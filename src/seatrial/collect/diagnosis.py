@@ -76,6 +76,10 @@ class LogReader:
         """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
         self._scan.feed(line, source=source, rank=rank)
 
+    def feed_block(self, text: bytes, shapes: Sequence[bytes], *, source: str = "") -> None:
+        """Many lines of one file, given with the shape of each: the same, several times as fast."""
+        self._scan.feed_block(text, shapes, source=source)
+
     def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
         at_end = self._end.traceback_at_end()

@@ -399,6 +399,10 @@ class LineSearch:
             self._remember(key, found)
         return found
 
+    def is_boring(self, shape: bytes) -> bool:
+        """Whether lines of this shape are known to show nothing."""
+        return self._shapes.get(shape) is Worth.BORING
+
     def lower_worth(self, line: str, worth: Worth) -> None:
         """The line turned out to be worth less, and so are those that differ in digits only."""
         if not _digits_matter(line):
@@ -442,6 +446,11 @@ def rank_of(prefix: str, text: str, given: int | None) -> int | None:
 def shape(line: str) -> bytes:
     """Lines that differ in digits only have the same."""
     return line.encode("utf-8", errors="replace").translate(SAME_DIGIT)
+
+
+def shapes(text: bytes) -> list[bytes]:
+    """Of every line of the text; of one that is no UTF-8 it is unlike that of any line."""
+    return text.translate(SAME_DIGIT).split(b"\n")
 
 
 def _digits_matter(text: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
@@ -224,6 +224,28 @@ class LogScan:
                     self._feed(part, source, rank)
         else:
             self._feed(line, source, rank)
+
+    def feed_block(self, text: bytes, shapes: Sequence[bytes], *, source: str = "") -> None:
+        """Many lines of one file, given with the shape of each, as `feed` would read them one by one. In most logs most lines have a shape
+        that is known to show nothing: of those only the last are kept."""
+        lines, first = text.split(b"\n"), 0
+        for number, own in enumerate(shapes):
+            if self.search.is_boring(own) and (not self.open or self.at + number - first + 1 >= self._slow_until):
+                continue
+            self._pass_over(lines[first:number], source)
+            self.feed(lines[number].decode("utf-8", errors="replace"), source=source)
+            first = number + 1
+        self._pass_over(lines[first:], source)
+
+    def _pass_over(self, lines: Sequence[bytes], source: str) -> None:
+        """Lines that show nothing."""
+        if lines:
+            kept = lines[-TAIL_LINES:]
+            self._numbers[source] = self._numbers.get(source, 0) + len(lines)
+            self.at += len(lines) - len(kept)
+            for line in kept:
+                self.at += 1
+                self._keep(line.decode("utf-8", errors="replace"), source, None)
 
     def _feed(self, line: str, source: str, rank: int | None) -> None:
         self.at += 1

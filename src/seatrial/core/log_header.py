@@ -58,6 +58,10 @@ class HeaderBlanker:
     def __init__(self) -> None:
         self._block = ""
 
+    def may_blank(self, text: bytes) -> bool:
+        """Whether one of these lines may belong to a head."""
+        return bool(self._block) or META.encode() in text
+
     def blank(self, line: str) -> str:
         """The next line, or an empty one."""
         if not self._block and not line.startswith(META):

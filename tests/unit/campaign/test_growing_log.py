@@ -12,6 +12,8 @@ from seatrial.campaign.growing_log import GrowingLog
 from seatrial.collect import bounded_lines, launcher_log, run_health
 from seatrial.collect.bounded_lines import LineIndex
 from seatrial.collect.launcher_log import BLOCK_BYTES, read_log
+from seatrial.collect.log_evidence import shapes
+from seatrial.collect.log_scan import LogScan
 from seatrial.collect.run_health import read_health
 from seatrial.collect.script_header import HEADER_KEYWORDS
 from seatrial.core.files import write_json
@@ -22,7 +24,7 @@ from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Diagnosis
-from tests.recorded.labelled_logs import recorded_logs
+from tests.recorded.labelled_logs import failing_logs, healthy_logs, recorded_logs
 from tests.unit.results.campaigns import spec
 
 RECORDED = {log.name: log for log in recorded_logs()}
@@ -64,6 +66,28 @@ def test_it_makes_no_difference_when_a_log_is_read(tmp_path: Path, name: str) ->
     found = [grow(AttemptPaths(tmp_path / str(seed)), data, random.Random(seed)).diagnose(1, 30_000) for seed in range(3)]
     assert found == [one_pass(AttemptPaths(tmp_path / "0"))] * 3
     assert found[0].signature == RECORDED[name].signature
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_of_lines_are_read_like_single_lines(seed: int) -> None:
+    chooser = random.Random(seed)
+    for log in (*recorded_logs()[seed::3], *failing_logs(seed)[seed::20], *healthy_logs(seed)[seed::20]):
+        own = b"\n".join(log.files.values())
+        # Each line again, when its shape is known, and with more of one kind than are kept.
+        data = own + b"\n" + noise(60, chooser) + own + b"\n" + b"NCCL INFO 1\n" * chooser.choice((1, 2500)) + own + b"\xe2\x82\nlast"
+        lines, plain, fast = data.split(b"\n"), LogScan(), LogScan()
+        for line in lines:
+            plain.feed(line.decode("utf-8", errors="replace"), source="a.log")
+        while lines:
+            block = b"\n".join(lines[: chooser.choice((1, 2, 50, 3000))])
+            lines = lines[block.count(b"\n") + 1 :]
+            fast.feed_block(block, shapes(block), source="a.log")
+        assert scanned(fast) == scanned(plain), log.name
+
+
+def scanned(scan: LogScan) -> dict[str, object]:
+    """All that it keeps, but for what it remembers only to be faster."""
+    return {name: repr(value) for name, value in vars(scan).items() if name not in ("search", "splitter", "open", "sources")}
 
 
 def noise(lines: int, chooser: random.Random) -> bytes:
