@@ -1,5 +1,6 @@
 """LoRA fine-tuning's fast parts on a GPU in bf16: as close to fp32 as the stock modules are, packed and padded, and as one CUDA graph; and
-packed examples stay apart in the kernels that only a GPU has."""
+packed examples stay apart in the kernels that only a GPU has. Where flash_attn cannot be installed, torch's own FlashAttention 2 takes its
+place: PYTHONPATH=tests/stubs/flash_of_torch."""
 
 from __future__ import annotations
 
@@ -104,7 +105,13 @@ def test_a_captured_step_trains_as_a_plain_one() -> None:
     assert graphed[-1] < graphed[0]
 
 
-def trained(folder: Path, *, cuda_graph: bool) -> tuple[dict[str, Any], Any]:
+@pytest.fixture
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def trained(folder: Path, name: str, **more: Any) -> tuple[dict[str, Any], Any]:
     """A run of the trainer itself, whose losses are summed over four steps between two lines of the log; its metrics and its trainer."""
     settings = TrainerSettings(
         steps=WARM_UP_STEPS + 5,
@@ -115,18 +122,17 @@ def trained(folder: Path, *, cuda_graph: bool) -> tuple[dict[str, Any], Any]:
         lora_dropout=0.0,
         lr=1e-2,
         device="cuda",
-        cuda_graph=cuda_graph,
         tok_cache_dir=str(folder / "tokenized"),
+        **more,
     )
-    with Probe(folder / str(cuda_graph)) as probe:
-        training = Training(settings, folder / str(cuda_graph), probe, time.monotonic())
+    with Probe(folder / name) as probe:
+        training = Training(settings, folder / name, probe, time.monotonic())
         return training.train(), training.trainer
 
 
-def test_the_trainers_captured_steps_have_the_losses_of_plain_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SEATRIAL_RUN_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    (plain, _), (graphed, trainer) = trained(tmp_path, cuda_graph=False), trained(tmp_path, cuda_graph=True)
+@pytest.mark.usefixtures("no_launcher")
+def test_the_trainers_captured_steps_have_the_losses_of_plain_ones(tmp_path: Path) -> None:
+    (plain, _), (graphed, trainer) = trained(tmp_path, "plain", cuda_graph=False), trained(tmp_path, "graphed", cuda_graph=True)
     assert trainer._graphed is not None and trainer._graphed.is_captured
     assert len(graphed["losses"]) == 2 and graphed["losses"][-1] < graphed["losses"][0]
     assert graphed["losses"] == pytest.approx(plain["losses"], rel=2e-2)
@@ -163,3 +169,14 @@ def test_flash_attention_2_keeps_packed_examples_apart() -> None:
         with torch.autocast("cuda", torch.bfloat16):
             states.append(model(input_ids=ids, position_ids=positions).logits)
     assert_apart(states, positions)
+
+
+@pytest.mark.usefixtures("no_launcher")
+def test_flash_attention_2_trains_on_packed_examples_as_sdpa_does(tmp_path: Path) -> None:
+    pytest.importorskip("flash_attn")
+    found = {}
+    for name in ("sdpa", "flash_attention_2"):
+        metrics, trainer = trained(tmp_path, name, attn_impl=name, packing=True, fast_paths="none")
+        assert trainer.model.config._attn_implementation == name
+        found[name] = metrics["losses"]
+    assert found["flash_attention_2"] == pytest.approx(found["sdpa"], rel=2e-2)
