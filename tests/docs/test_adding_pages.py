@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.collect.diagnosis import diagnose
+from seatrial.collect.logs.diagnosis import diagnose
 from seatrial.launch.launchers.commands import LAUNCHERS
 from seatrial.plan import workloads
 from seatrial.records.signatures.registry import Signature, load_signatures, signatures

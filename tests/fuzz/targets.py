@@ -20,10 +20,10 @@ from seatrial.analyse.telemetry_summary import WindowSpan, telemetry_figures
 from seatrial.campaign.lock import read_owner
 from seatrial.collect.attempt_files import read_outcome, read_plan, read_record, read_spec, read_telemetry_account, recovered_cautions
 from seatrial.collect.attempts import alarm_cautions, read_campaign, read_plans
-from seatrial.collect.diagnosis import diagnose
 from seatrial.collect.event_steps import read_event_steps
 from seatrial.collect.events import read_block, read_block_by_line
-from seatrial.collect.launcher_log import read_arrivals, read_seed_lines, stamped_lines
+from seatrial.collect.logs.diagnosis import diagnose
+from seatrial.collect.logs.launcher_log import read_arrivals, read_seed_lines, stamped_lines
 from seatrial.collect.manifest import append_manifest, read_manifest
 from seatrial.collect.original.translate import translate
 from seatrial.collect.stacks import main_frame, read_stacks

@@ -18,7 +18,7 @@ from typing import Any
 from seatrial.campaign.ending import Ending, EndingCause, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.collect.attempt_files import node_of_rank, read_record
-from seatrial.collect.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
+from seatrial.collect.logs.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
 from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError

@@ -117,7 +117,7 @@ def _wrapped(text: str, width: int, max_lines: int | None = None) -> list[str]:
 
 
 def _headline(report: LogReport) -> str:
-    from seatrial.collect.diagnosis import NO_CAUSE
+    from seatrial.collect.logs.diagnosis import NO_CAUSE
 
     found = report.diagnosis
     if found.outcome is Outcome.OK:

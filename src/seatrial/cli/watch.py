@@ -184,7 +184,7 @@ def logs(run: RunFolder, rank: Rank = None, attempt: AttemptNumber = None, node:
 
     A run on many hosts prints the lines of one host after those of another, each marked with its host, or one host's lines alone.
     """
-    from seatrial.collect.launcher_log import host_prefix
+    from seatrial.collect.logs.launcher_log import host_prefix
 
     show = _without_controls if sys.stdout.isatty() else str
     seen: set[int] = set()
@@ -232,7 +232,7 @@ def _lines(attempt: AttemptPaths, node: str | None, follow: bool) -> Iterator[tu
 
 def _log_files(attempt: AttemptPaths, node: str | None, *, required: bool) -> list[tuple[str, Path]]:
     """Listed again at every turn: hosts begin to write one after another."""
-    from seatrial.collect.launcher_log import host_logs
+    from seatrial.collect.logs.launcher_log import host_logs
 
     found = host_logs(attempt)
     chosen = [(log.host, log.path) for log in found if node in (None, log.host)]

@@ -31,7 +31,7 @@ from seatrial.collect.attempt_files import (
     recovered_cautions,
     unusable_file,
 )
-from seatrial.collect.bounded_lines import LONGEST_LINE_BYTES, bounded_lines
+from seatrial.collect.logs.bounded_lines import LONGEST_LINE_BYTES, bounded_lines
 from seatrial.core import files
 from seatrial.core.files import json_object, open_file
 from seatrial.core.paths import AttemptPaths, CampaignPaths

@@ -17,7 +17,7 @@ from pathlib import Path
 from seatrial.collect.attempt_files import read_record
 from seatrial.collect.effective import Effective
 from seatrial.collect.events import events_of_kind
-from seatrial.collect.launcher_log import host_logs
+from seatrial.collect.logs.launcher_log import host_logs
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count

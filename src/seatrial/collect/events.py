@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from seatrial.collect.attempt_files import clock_offset_s, node_of_rank
-from seatrial.collect.bounded_lines import LONGEST_LINE_BYTES, line_blocks
+from seatrial.collect.logs.bounded_lines import LONGEST_LINE_BYTES, line_blocks
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB

@@ -18,10 +18,10 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from seatrial.collect.attempt_files import host_folders, read_environment
-from seatrial.collect.bounded_lines import LineIndex, line_blocks
 from seatrial.collect.events import is_stopped, was_halted
-from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, num_finished_ranks
-from seatrial.collect.log_evidence import HEAD
+from seatrial.collect.logs.bounded_lines import LineIndex, line_blocks
+from seatrial.collect.logs.evidence import HEAD
+from seatrial.collect.logs.launcher_log import LARGEST_LOG_BYTES, num_finished_ranks
 from seatrial.core.files import open_file, size_bytes
 from seatrial.core.log_header import find_header
 from seatrial.core.log_lines import shorten_line, strip_colours

@@ -1,7 +1,7 @@
 """The steps of a large log, read from end to end in bounded memory, with the format that its beginning and end have shown to fit.
 
 In: a file and the `Reading` of its beginning and end. Out: a `StepTally`: first and last step, number of lines, losses, how often the job
-or its numbers began anew. What counts as a step is what log_steps.number_steps, which needs all lines at once, counts.
+or its numbers began anew. What counts as a step is what logs.steps.number_steps, which needs all lines at once, counts.
 
 Lines that differ in digits only have their numbers at the same places: the format's expressions are searched once for each shape of line.
 """
@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seatrial.collect.bounded_lines import line_blocks
-from seatrial.collect.log_evidence import SAME_DIGIT
-from seatrial.collect.log_steps import NAMED_EPOCH, Reading
+from seatrial.collect.logs.bounded_lines import line_blocks
+from seatrial.collect.logs.evidence import SAME_DIGIT
+from seatrial.collect.logs.steps import NAMED_EPOCH, Reading
 from seatrial.core.files import open_file
 from seatrial.core.log_lines import LARGEST_STEP, LOG_FORMATS, LONGEST_LINE, RANK_MARK, STEP_AND_LOSS, compile_patterns, parse_line
 from seatrial.core.text import MIB

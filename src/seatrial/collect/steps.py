@@ -24,7 +24,6 @@ from pathlib import Path
 import polars as pl
 
 from seatrial.collect.attempt_files import read_record
-from seatrial.collect.bounded_lines import LineIndex
 from seatrial.collect.communicators import communicator_cautions, effective_backend, read_process_groups
 from seatrial.collect.effective import read_effective
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
@@ -34,10 +33,17 @@ from seatrial.collect.events import (
     read_rank_places,
     read_reported_figures,
 )
-from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, LogText, SeedReading, StampedLine, read_log, read_rank_lines, read_seed_lines
-from seatrial.collect.log_steps import OWN, PrintedStep, Reading, best_reading, count_losses
-from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
-from seatrial.collect.script_header import (
+from seatrial.collect.logs.bounded_lines import LineIndex
+from seatrial.collect.logs.launcher_log import (
+    LARGEST_LOG_BYTES,
+    LogText,
+    SeedReading,
+    StampedLine,
+    read_log,
+    read_rank_lines,
+    read_seed_lines,
+)
+from seatrial.collect.logs.script_header import (
     HEADER_KEYWORDS,
     RankCount,
     ScriptHeader,
@@ -47,6 +53,8 @@ from seatrial.collect.script_header import (
     work_cautions,
     work_of_a_step,
 )
+from seatrial.collect.logs.steps import OWN, PrintedStep, Reading, best_reading, count_losses
+from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, Samples, read_sample_batch
 from seatrial.core.files import open_file
 from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, STEP_AND_LOSS, LinePattern, strip_colours, timed_patterns

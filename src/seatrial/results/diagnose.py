@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seatrial.collect.diagnosis import LogReader
-from seatrial.collect.launcher_log import read_lines
+from seatrial.collect.logs.diagnosis import LogReader
+from seatrial.collect.logs.launcher_log import read_lines
 from seatrial.core.errors import UsageError
 from seatrial.core.files import open_file
 from seatrial.core.log_lines import time_of_line

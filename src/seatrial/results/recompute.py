@@ -18,7 +18,7 @@ from statistics import fmean
 
 from seatrial.collect.attempt_files import recover_files
 from seatrial.collect.attempts import preflight_cautions, read_attempt, read_campaign, read_plans
-from seatrial.collect.bounded_lines import LineIndex
+from seatrial.collect.logs.bounded_lines import LineIndex
 from seatrial.collect.manifest import (
     append_manifest,
     eta_point_rows,

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seatrial.collect.bounded_lines import bounded_lines
-from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine
-from seatrial.collect.log_steps import LOSS, PrintedStep, Reading, best_reading
+from seatrial.collect.logs.bounded_lines import bounded_lines
+from seatrial.collect.logs.launcher_log import LONGEST_TEXT_BYTES, StampedLine
+from seatrial.collect.logs.steps import LOSS, PrintedStep, Reading, best_reading
 from seatrial.collect.step_tally import ATTEMPT_ENDS, StepTally, tally_steps
 from seatrial.core.log_lines import KEYWORDS, NUMBER, STEP_AND_LOSS, split_rank, strip_colours, time_of_line
 from seatrial.core.text import MIB

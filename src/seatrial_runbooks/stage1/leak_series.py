@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, linear_regression
 from typing import NamedTuple, TypeVar
 
-from seatrial.collect.launcher_log import StampedLine, read_seed_lines
+from seatrial.collect.logs.launcher_log import StampedLine, read_seed_lines
 from seatrial.collect.original.attempt_records import LARGEST_SAMPLES_BYTES
 from seatrial.collect.original.manifests import NO_FILE, RunKey, number, read_lines, whole
 from seatrial.collect.original.runs import Span, restarts

@@ -17,7 +17,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import correlation, median
 
-from seatrial.collect.launcher_log import StampedLine, read_seed_lines
+from seatrial.collect.logs.launcher_log import StampedLine, read_seed_lines
 from seatrial.collect.original.manifests import number
 from seatrial.core.errors import UsageError
 from seatrial.core.files import read_json

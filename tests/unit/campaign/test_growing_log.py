@@ -9,13 +9,14 @@ import pytest
 
 from seatrial.campaign import growing_log
 from seatrial.campaign.growing_log import GrowingLog
-from seatrial.collect import bounded_lines, launcher_log, run_health
-from seatrial.collect.bounded_lines import LineIndex
-from seatrial.collect.launcher_log import BLOCK_BYTES, read_log
-from seatrial.collect.log_evidence import shapes
-from seatrial.collect.log_scan import LogScan
+from seatrial.collect import run_health
+from seatrial.collect.logs import bounded_lines, launcher_log
+from seatrial.collect.logs.bounded_lines import LineIndex
+from seatrial.collect.logs.evidence import shapes
+from seatrial.collect.logs.launcher_log import BLOCK_BYTES, read_log
+from seatrial.collect.logs.scan import LogScan
+from seatrial.collect.logs.script_header import HEADER_KEYWORDS
 from seatrial.collect.run_health import read_health
-from seatrial.collect.script_header import HEADER_KEYWORDS
 from seatrial.core.files import write_json
 from seatrial.core.log_header import header_text
 from seatrial.core.log_lines import KEYWORDS

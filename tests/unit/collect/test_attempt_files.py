@@ -20,7 +20,7 @@ from seatrial.collect.attempt_files import (
     recover_files,
     recovered_cautions,
 )
-from seatrial.collect.bounded_lines import bounded_lines, line_blocks, lines_with
+from seatrial.collect.logs.bounded_lines import bounded_lines, line_blocks, lines_with
 from seatrial.core import fallback
 from seatrial.core.durable import write_json_durably
 from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, keep_file
@@ -72,7 +72,7 @@ def test_blocks_begin_at_the_position_and_end_at_most_a_line_beyond_their_end() 
 
 
 def test_a_line_without_end_does_not_make_a_block_endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.collect.bounded_lines.LONGEST_LINE_BYTES", 5)
+    monkeypatch.setattr("seatrial.collect.logs.bounded_lines.LONGEST_LINE_BYTES", 5)
     found = list(line_blocks(io.BytesIO(b"x" * 100), 100, 10))
     assert {len(block) for block in found[:-1]} == {15} and b"".join(found) == b"x" * 100
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.diagnosis import LogReader, diagnose
-from seatrial.collect.launcher_log import read_lines
-from seatrial.collect.launcher_report import signal_name
-from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS, HEAD
+from seatrial.collect.logs.diagnosis import LogReader, diagnose
+from seatrial.collect.logs.evidence import DIGITS_MATTER, FRAGMENTS, HEAD
+from seatrial.collect.logs.launcher_log import read_lines
+from seatrial.collect.logs.launcher_report import signal_name
 from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.collect.diagnosis import diagnose
-from seatrial.collect.launcher_log import num_finished_ranks, num_started_ranks
-from seatrial.collect.log_evidence import LONGEST_SHOWN, MAX_LINES
+from seatrial.collect.logs.diagnosis import diagnose
+from seatrial.collect.logs.evidence import LONGEST_SHOWN, MAX_LINES
+from seatrial.collect.logs.launcher_log import num_finished_ranks, num_started_ranks
 from seatrial.records.outcome import Cause, Diagnosis, Fault
 from seatrial.records.signatures.harmless import HARMLESS
 from seatrial.records.signatures.registry import STAGE1, advice, signature, signatures

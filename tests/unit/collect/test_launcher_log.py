@@ -8,8 +8,8 @@ import pytest
 
 from seatrial.cli.watch import _new_lines, logs
 from seatrial.collect.attempts import read_attempt
-from seatrial.collect.diagnosis import diagnose
-from seatrial.collect.launcher_log import (
+from seatrial.collect.logs.diagnosis import diagnose
+from seatrial.collect.logs.launcher_log import (
     PrefixSplitter,
     all_lines,
     host_logs,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial.collect.diagnosis import LogReader
+from seatrial.collect.logs.diagnosis import LogReader
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from tests.recorded.labelled_logs import (
     BY_SIGNATURE,

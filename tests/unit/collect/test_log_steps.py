@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.launcher_log import StampedLine
-from seatrial.collect.log_steps import (
+from seatrial.collect.logs.launcher_log import StampedLine
+from seatrial.collect.logs.steps import (
     RANK_LINES,
     LineValues,
     NumberedSteps,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from seatrial.analyse.measure import measure_run
-from seatrial.collect.launcher_log import stamped_lines
+from seatrial.collect.logs.launcher_log import stamped_lines
 from seatrial.collect.manifest import eta_point_rows, write_eta_points
 from seatrial.collect.steps import (
     log_time_cautions,
@@ -264,7 +264,7 @@ def test_reads_none_times_the_whole_though_steps_are_printed(tmp_path: Path) -> 
 
 
 def test_a_huge_log_is_read_at_both_ends_without_a_time_across_the_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.collect.launcher_log.LARGEST_LOG_BYTES", 2000)
+    monkeypatch.setattr("seatrial.collect.logs.launcher_log.LARGEST_LOG_BYTES", 2000)
     attempt = write_attempt(tmp_path)
     write_log(attempt, "".join(line(step) for step in range(400)))
     tables = tables_of(attempt)

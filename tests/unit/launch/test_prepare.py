@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.collect.diagnosis import diagnose
+from seatrial.collect.logs.diagnosis import diagnose
 from seatrial.collect.original.runs import read_blocks
 from seatrial.core.errors import LaunchError
 from seatrial.core.files import read_json

@@ -12,7 +12,7 @@ import pytest
 from seatrial.analyse.step_times import SEED_ITER, seed_iter_ms, timing_points
 from seatrial.collect.event_steps import STEP_SCHEMA
 from seatrial.collect.events import read_block
-from seatrial.collect.launcher_log import read_seed_lines, stamped_lines
+from seatrial.collect.logs.launcher_log import read_seed_lines, stamped_lines
 from seatrial.core.log_lines import LOG_FORMATS, compile_patterns, line_values
 from seatrial.core.paths import AttemptPaths
 from seatrial.probe import Probe, StepRecord

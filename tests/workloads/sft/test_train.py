@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from seatrial.collect.diagnosis import diagnose  # noqa: E402
+from seatrial.collect.logs.diagnosis import diagnose  # noqa: E402
 from seatrial.core.checkpoints import find_checkpoints  # noqa: E402
 from seatrial.records.outcome import Cause  # noqa: E402
 from seatrial_workloads.common.errors import NotFinite, StartupError  # noqa: E402

@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-from seatrial.collect.diagnosis import diagnose  # noqa: E402
+from seatrial.collect.logs.diagnosis import diagnose  # noqa: E402
 from seatrial_workloads.common.errors import StartupError  # noqa: E402
 from seatrial_workloads.sparse_lm import data as data_module  # noqa: E402
 from seatrial_workloads.sparse_lm import documents  # noqa: E402

@@ -19,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-from seatrial.collect.diagnosis import diagnose  # noqa: E402
+from seatrial.collect.logs.diagnosis import diagnose  # noqa: E402
 from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial.records.halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402

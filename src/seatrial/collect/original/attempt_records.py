@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.collect.diagnosis import diagnose
-from seatrial.collect.launcher_log import SEED_ETA, SEED_RANK, SEED_TIMING
-from seatrial.collect.launcher_report import SHELL_SIGNALS
+from seatrial.collect.logs.diagnosis import diagnose
+from seatrial.collect.logs.launcher_log import SEED_ETA, SEED_RANK, SEED_TIMING
+from seatrial.collect.logs.launcher_report import SHELL_SIGNALS
 from seatrial.collect.original.manifests import LARGEST_BYTES, NO_HEADER, number, read_lines, whole
 from seatrial.collect.original.runs import SCRIPT, LauncherBlock, OriginalAttempt, RunLogs, Span, local_s, step_in
 from seatrial.core.paths import AttemptPaths

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.collect.bounded_lines import bounded_lines, skipped_bytes
+from seatrial.collect.logs.bounded_lines import bounded_lines, skipped_bytes
 from seatrial.core.paths import OriginalPaths
 from seatrial.core.text import MIB, MOST_NAMED, count_were
 from seatrial.records.caution import Caution

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from seatrial.collect.launcher_log import SEED_ETA, SEED_STEP
+from seatrial.collect.logs.launcher_log import SEED_ETA, SEED_STEP
 from seatrial.collect.original.manifests import (
     ABSENT,
     MAX_REPEATS,

@@ -14,9 +14,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from seatrial.collect.launcher_log import without_host
-from seatrial.collect.launcher_report import LAUNCHER_REPORT, RAISED, SHELL_SIGNALS
-from seatrial.collect.log_evidence import (
+from seatrial.collect.logs.evidence import (
     EXCEPTION,
     HELPER_ENDED,
     NOISE,
@@ -32,7 +30,10 @@ from seatrial.collect.log_evidence import (
     shape,
     step_number,
 )
-from seatrial.collect.log_scan import BAD_STATUS, LogScan, progress
+from seatrial.collect.logs.launcher_log import without_host
+from seatrial.collect.logs.launcher_report import LAUNCHER_REPORT, RAISED, SHELL_SIGNALS
+from seatrial.collect.logs.patterns import BAD_STATUS, progress
+from seatrial.collect.logs.scan import LogScan
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Outcome
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from seatrial.collect.launcher_log import PrefixedLine, without_host
+from seatrial.collect.logs.launcher_log import PrefixedLine, without_host
 from seatrial.records.outcome import Cause
 from seatrial.records.signatures.registry import Signature, signatures
 

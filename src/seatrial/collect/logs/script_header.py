@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from seatrial.collect.launcher_log import StampedLine
+from seatrial.collect.logs.launcher_log import StampedLine
 from seatrial.core.log_lines import strip_colours
 from seatrial.core.text import count
 from seatrial.records.caution import Caution, Number

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from seatrial.collect.launcher_log import StampedLine
+from seatrial.collect.logs.launcher_log import StampedLine
 from seatrial.core.errors import UsageError
 from seatrial.core.log_lines import (
     BARS,

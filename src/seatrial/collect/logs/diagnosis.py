@@ -15,19 +15,7 @@ import signal
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from seatrial.collect.launcher_log import PrefixedLine, host_in
-from seatrial.collect.launcher_report import (
-    CRASH_SIGNALS,
-    FAILED_BY_LAUNCHER,
-    LAUNCHER_REPORT,
-    NATIVE_SIGNALS,
-    RAISED,
-    SHELL_SIGNALS,
-    ReportedEnd,
-    how_it_ended,
-    signal_name,
-)
-from seatrial.collect.log_evidence import (
+from seatrial.collect.logs.evidence import (
     NOISE,
     Block,
     ExceptionChain,
@@ -39,8 +27,20 @@ from seatrial.collect.log_evidence import (
     error_lines,
     final_lines,
 )
-from seatrial.collect.log_outcome import INTERRUPTED_CODES, STEPS_OF_OTHERS, LogEnd
-from seatrial.collect.log_scan import LogScan
+from seatrial.collect.logs.launcher_log import PrefixedLine, host_in
+from seatrial.collect.logs.launcher_report import (
+    CRASH_SIGNALS,
+    FAILED_BY_LAUNCHER,
+    LAUNCHER_REPORT,
+    NATIVE_SIGNALS,
+    RAISED,
+    SHELL_SIGNALS,
+    ReportedEnd,
+    how_it_ended,
+    signal_name,
+)
+from seatrial.collect.logs.outcome import INTERRUPTED_CODES, STEPS_OF_OTHERS, LogEnd
+from seatrial.collect.logs.scan import LogScan
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.harmless import without_harmless

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seatrial.collect.attempt_files import HostFolder, host_folders, longest_non_decreasing, read_nodes
-from seatrial.collect.bounded_lines import LineIndex, LinePiece, bounded_lines, lines_with, skipped_bytes
+from seatrial.collect.logs.bounded_lines import LineIndex, LinePiece, bounded_lines, lines_with, skipped_bytes
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file, tail_lines
 from seatrial.core.log_header import HeaderBlanker, find_header

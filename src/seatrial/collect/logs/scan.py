@@ -1,33 +1,19 @@
 """What the lines of a log show, read as they come in bounded memory.
 
 In: lines of one log or of several files. Out: a `LogScan`: what each rank, host or file printed since its last steps, the launchers'
-reports, the last lines and steps. diagnosis.py finds the cause in it, log_outcome.py how the job ended.
+reports, the last lines and steps. diagnosis.py finds the cause in it, outcome.py how the job ended.
 
-Lines that the run survived (log_evidence.py) are dropped as soon as steps follow them.
+Lines that the run survived (evidence.py) are dropped as soon as steps follow them.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
-from seatrial.collect.launcher_report import (
-    DEEPSPEED_REPORT,
-    FAILED_BY_LAUNCHER,
-    LAUNCHER_REPORT,
-    QUOTED_LINES,
-    REPORT_BEGINS,
-    REPORT_LINES,
-    SRUN_TASKS,
-    LauncherReport,
-    ReportedEnd,
-    end_in_one_line,
-)
-from seatrial.collect.log_evidence import (
+from seatrial.collect.logs.evidence import (
     CHAINED,
     HEAD,
     LOGGED_ERROR,
@@ -56,6 +42,37 @@ from seatrial.collect.log_evidence import (
     step_number,
     weight_by_block,
 )
+from seatrial.collect.logs.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
+from seatrial.collect.logs.launcher_report import (
+    DEEPSPEED_REPORT,
+    FAILED_BY_LAUNCHER,
+    LAUNCHER_REPORT,
+    QUOTED_LINES,
+    REPORT_BEGINS,
+    REPORT_LINES,
+    SRUN_TASKS,
+    LauncherReport,
+    ReportedEnd,
+    end_in_one_line,
+)
+from seatrial.collect.logs.patterns import (
+    BAD_STATUS,
+    BOX_SIDES,
+    BOXED_HEAD,
+    CAUGHT_INTERRUPT,
+    CLOSED_PIPE,
+    ELASTIC,
+    GOOD_END,
+    GROUP_BARS,
+    INTERRUPT,
+    LAST_ERROR,
+    LINE_BEGINS,
+    RESTART,
+    STACK_HEAD,
+    TERMINATED,
+    TOP_OF_PROGRAM,
+    progress,
+)
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.signatures.harmless import without_harmless
 from seatrial.records.signatures.registry import Signature
@@ -80,55 +97,8 @@ SAMPLED_STEPS = 17
 """A prime, so that every rank's turn comes."""
 RECENT_STEPS = 64
 """Of so many lines that may report one, the last step is read: each of many ranks may print it."""
-# In what torchrun's own modules log.
-ELASTIC = "distributed/elastic/"
-# After NCCL's error of a rank comes the address it could not reach.
-LAST_ERROR = "Last error:"
-# What is printed when training is over and all went well: a sentence of its own, behind a logger's prefix at most, and not about an epoch.
-GOOD_END = re.compile(
-    r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^\[after training is done\]"
-    r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
-    r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
-)
-# A script that says how its program ended: with an exit status, which goes to 255 (an HTTP status does not), or that the training failed,
-# not its data or another one that is spoken of.
-BAD_STATUS = re.compile(
-    r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?(?:[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?!\d)"
-    r"|\b(?:finished|ended|completed?|done) with (?:errors\b|[1-9]\d{0,8} (?:failed|failures?|errors?)\b)"
-    r"|^\W{0,5}\w+ (?:finished|ended|complete|done)\W{1,4}FAILED\b"
-    r"|(?:^\W{0,5}|[\]:|>] *|- +)(?:the )?(?:training|job|run|trial|experiment)(?: (?:run|job|script|process|\S{0,3}\d{1,9}))?"
-    r"(?: (?:has|was|is))?(?: (?:finished|ended|stopped|completed?)\b[^.]{0,60})?[ :,]{1,3}(?:loss |it )?(?<!\b0 )(?<!\bno )"
-    r"(?:failed|aborted|crashed|diverged|did ?n[o']t (?:complete|finish|converge))\b",
-    re.IGNORECASE,
-)
-# Where a line begins within a line: at a carriage return, or with another rank's prefix behind a line that was not ended. Not behind
-# other prefixes, nor quoted.
-LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
-# What Python draws before the lines of a group of exceptions.
-GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
-CLOSED_PIPE = "BrokenPipeError"
-# The job, or a part of it, is started again.
-RESTART = re.compile(r"\b(?:will restart|restart(?:ing|ed)|relaunch\w*|resum(?:e|ed|ing)|retry(?:ing)?|attempt \d{1,4})\b", re.IGNORECASE)
-# As tqdm, rich and Keras draw it; and tqdm's where nobody knows the length.
-PROGRESS_BAR = re.compile(
-    r"(?:\|[^|]{0,400}\|\s*|[━╸╺] +)(?P<done>\d{1,12})/(?P<total>\d{1,12}) [\[\d]"
-    r"|^\s{0,5}(?P<done2>\d{1,12})/(?P<total2>\d{1,12}) (?:\[[=>.]{5,80}\]|━)"
-    r"|^(?:.{0,80}: )?(?P<done3>\d{1,12})it \["
-)
-# The first frame of a traceback from the top of a program.
-TOP_OF_PROGRAM = re.compile(r"(?:,|:\d{1,9}) in (?:<module>|_run_module_as_main)\s*$")
-# As rich draws a traceback: in a box, with the exception below it.
-BOXED_HEAD = re.compile(r"^╭─+ Traceback \(most recent call last\) ─+╮")
-BOX_SIDES = ("│", "╰")
-# Above each thread's frames, as faulthandler prints them for a crash.
-STACK_HEAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]{4,16} .{0,80}\(most recent call first\):")
 MESSAGE_LINES = 4
 """Indented lines of an exception whose first line ends with a colon: `Error(s) in loading state_dict for GPT:`."""
-INTERRUPT = "KeyboardInterrupt"
-# Of Lightning, which then ends in good order.
-CAUGHT_INTERRUPT = re.compile(r"^(?:\W{0,5}|.{0,60} )Detected KeyboardInterrupt\b")
-# torchrun's own exception when it is sent TERM, as by a scheduler.
-TERMINATED = "SignalException"
 
 
 @dataclass
@@ -339,12 +309,7 @@ class LogScan:
             return Worth.CHECK
         time = TIME_BEFORE.match(text)
         if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text) and not BAD_STATUS.search(text):
-            self.good_end, self.steps_after_end = self.evidence(source, prefix, text, None, given_rank), []
-            if source in self.file_steps:
-                self.file_steps[source].has_good_end = True
-            report = self.reports.get(source)
-            if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
-                self._drop_report(source, report)
+            self._note_good_end(source, self.evidence(source, prefix, text, None, given_rank))
             return Worth.CHECK
         if raised is None and is_step(text) and self.search.sign(text) is None:
             self._step(own, source, text)
@@ -386,6 +351,14 @@ class LogScan:
             own.unfinished, own.message_left = evidence, MESSAGE_LINES
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
+
+    def _note_good_end(self, source: str, found: LogEvidence) -> None:
+        self.good_end, self.steps_after_end = found, []
+        if source in self.file_steps:
+            self.file_steps[source].has_good_end = True
+        report = self.reports.get(source)
+        if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
+            self._drop_report(source, report)
 
     def _note_interrupt(self, found: LogEvidence, *, of_program: bool) -> None:
         """`of_program`: not only of a worker, whose traceback may also come after that of the program."""
@@ -616,14 +589,6 @@ def _unboxed(own: LogSource, text: str) -> str:
     if own.frames is not None and text.startswith(BOX_SIDES):
         return f"  {text[1:].strip(' │─╯')}"
     return text
-
-
-def progress(line: str) -> tuple[str, str] | None:
-    """How far a progress bar is, and its length; empty where nobody knows it."""
-    match = PROGRESS_BAR.search(line)
-    if match is None:
-        return None
-    return match["done"] or match["done2"] or match["done3"], match["total"] or match["total2"] or ""
 
 
 def _short(text: str) -> str:
