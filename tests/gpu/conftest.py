@@ -1,4 +1,4 @@
-"""torch.compile passes through code of torch that warns, differently in each of its versions: warnings there are shown, not raised."""
+"""torch.compile passes through modules of torch that warn, differently in each version: their warnings are shown, not raised."""
 
 from __future__ import annotations
 
@@ -12,4 +12,5 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.filterwarnings("default"))
+            # First, so that a test's own filters go before it.
+            item.add_marker(pytest.mark.filterwarnings("default:::torch"), append=False)

@@ -28,7 +28,7 @@ from seatrial.records.outcome import Diagnosis
 from seatrial.records.signatures.harmless import HARMLESS_KEYWORDS
 
 LONGEST_TURN_CPU_S = 0.06
-"""Of five turns a second: enough for a script that prints ten megabytes a second."""
+"""Of five turns a second: enough for ten megabytes a second of lines that are mostly alike."""
 INDEXED_KEYWORDS = tuple(dict.fromkeys((*KEYWORDS, *HEADER_KEYWORDS, HEAD.encode(), *HARMLESS_KEYWORDS)))
 REMEMBERED_BYTES = 256
 """Before the place where the next block begins: another text there means that it is another log."""

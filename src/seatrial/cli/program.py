@@ -32,7 +32,8 @@ PrintError = Callable[[str], None]
 
 # Cleaning up takes milliseconds; what takes longer than this hangs.
 CLEANUP_S = 2.0
-RAISED_AGAIN_S = 0.005
+# Longer than it takes Python to leave a callback whose errors it ignores.
+RAISED_AGAIN_S = 0.01
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space on that disk, then run the same command to resume"),
@@ -92,21 +93,21 @@ class StopSignals:
     under nohup, stays so. While a campaign runs it has handlers of its own (`campaign.interrupts`).
 
     Python ignores what is raised in the callback of a weak reference or in `__del__`, with a traceback on stderr: an interrupt that came
-    there is raised again as soon as that is over.
+    there is raised again a moment later.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._first_m: float | None = None
         self._number: int = signal.SIGTERM
-        self._is_ignored = False
+        self._is_ignored = self._is_in_hook = self._is_over = False
         self._hook_before: Callable[[sys.UnraisableHookArgs], object] = sys.unraisablehook
 
     def __enter__(self) -> StopSignals:
+        self._hook_before, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
-        self._hook_before, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
         return self
 
     @property
@@ -116,11 +117,14 @@ class StopSignals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """What follows is the end of the process: nothing is left to be interrupted, and the exit code is known."""
+        self._is_over = True
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         sys.unraisablehook = self._hook_before
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._is_over:
+            return
         now_m = self._monotonic()
         if self._first_m is None or self._is_ignored:
             self._first_m, self._number, self._is_ignored = now_m, number, False
@@ -132,11 +136,24 @@ class StopSignals:
         if not isinstance(unraisable.exc_value, KeyboardInterrupt):
             self._hook_before(unraisable)
             return
+        # Raised here it would be ignored as well.
+        self._is_in_hook = True
+        try:
+            threading.Thread(target=self._raise_again, daemon=True).start()
+        except RuntimeError:
+            # No thread can be started: the next signal interrupts.
+            self._is_ignored = True
+        self._is_in_hook = False
+
+    def _raise_again(self) -> None:
+        """From a thread of its own. More than once where need be: a signal just before a call that waits does not end the waiting."""
+        time.sleep(RAISED_AGAIN_S)
+        while self._is_in_hook:
+            time.sleep(RAISED_AGAIN_S)
         self._is_ignored = True
-        # From another thread, a moment later: raised here it would be ignored as well.
-        again = threading.Timer(RAISED_AGAIN_S, signal.pthread_kill, (threading.get_ident(), self._number))
-        again.daemon = True
-        again.start()
+        while self._is_ignored and not self._is_over:
+            signal.pthread_kill(threading.main_thread().ident or 0, self._number)
+            time.sleep(RAISED_AGAIN_S)
 
 
 def console_for(*, as_json: bool = False, plain: bool = False, soft_wrap: bool = False) -> Console:
@@ -185,11 +202,11 @@ def run_reporting_errors(action: Action, print_error: PrintError) -> int:
 def exit_with(action: Action, print_error: PrintError | None = None) -> NoReturn:
     """Run `action` and end the process with its code; an interrupt is always 130, and is printed where `print_error` is given."""
     sys.stdout, sys.stderr = SafeStream(sys.stdout), SafeStream(sys.stderr)
-    with StopSignals() as signals:
+    signals, code = StopSignals(), INTERRUPTED
+    # Around the block too: a signal may come between the end of the action and that of the block.
+    with contextlib.suppress(KeyboardInterrupt), signals:
         try:
             code = action()
-        except KeyboardInterrupt:
-            code = INTERRUPTED
         except Exception:
             if not has_hung_call():
                 raise

@@ -69,8 +69,11 @@ def test_it_makes_no_difference_when_a_log_is_read(tmp_path: Path, name: str) ->
     assert found[0].signature == RECORDED[name].signature
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_blocks_of_lines_are_read_like_single_lines(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "is_forgetful"), [(0, False), (1, False), (2, True)])
+def test_blocks_of_lines_are_read_like_single_lines(monkeypatch: pytest.MonkeyPatch, seed: int, is_forgetful: bool) -> None:
+    if is_forgetful:
+        for name, least in {"evidence.MAX_SHAPES": 6, "evidence.LONGEST_SHAPE": 60, "scan.TAIL_LINES": 5, "scan.OPEN_LINES": 4}.items():
+            monkeypatch.setattr(f"seatrial.collect.logs.{name}", least)
     chooser = random.Random(seed)
     for log in (*recorded_logs()[seed::3], *failing_logs(seed)[seed::20], *healthy_logs(seed)[seed::20]):
         own = b"\n".join(log.files.values())
@@ -87,8 +90,9 @@ def test_blocks_of_lines_are_read_like_single_lines(seed: int) -> None:
 
 
 def scanned(scan: LogScan) -> dict[str, object]:
-    """All that it keeps, but for what it remembers only to be faster."""
-    return {name: repr(value) for name, value in vars(scan).items() if name not in ("search", "splitter", "open", "sources")}
+    """All that it keeps."""
+    parts = {"search": vars(scan.search), "splitter": vars(scan.splitter), "open": list(scan.open.values())}
+    return {name: repr(value) for name, value in (vars(scan) | parts).items()}
 
 
 def noise(lines: int, chooser: random.Random) -> bytes:
@@ -111,6 +115,11 @@ def measured_lines(attempt: AttemptPaths, index: LineIndex | None) -> tuple[obje
     read = [[repr(line) for line in read_log(log, attempt.arrivals, words, index).lines] for words in (KEYWORDS, HEADER_KEYWORDS)]
     stored = Attempt(folder=str(attempt.folder), number=1, spec=spec("mb8", 1), outcome=None, provenance=Provenance())
     return (*read, read_health(stored, 1, index))
+
+
+def test_no_indexed_keyword_has_digits() -> None:
+    """Lines are looked up by their shape, in which all digits are alike."""
+    assert [keyword for keyword in growing_log.INDEXED_KEYWORDS if any(48 <= byte < 58 for byte in keyword)] == []
 
 
 @pytest.mark.parametrize("largest_mib", [64, 1])

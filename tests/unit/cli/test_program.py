@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import typing
 from collections import defaultdict
@@ -267,6 +268,29 @@ def test_an_interrupt_that_python_ignores_is_raised_again(capsys: pytest.Capture
         assert signals.raised
         time.sleep(LONGEST_S)
     assert sys.unraisablehook is before
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_second_signal_before_it_is_raised_again_is_the_same_request(capsys: pytest.CaptureFixture[str]) -> None:
+    with StopSignals() as signals, pytest.raises(KeyboardInterrupt):
+        hook = sys.unraisablehook
+        sys.unraisablehook = lambda unraisable: (os.kill(os.getpid(), signal.SIGINT), hook(unraisable))
+        Interrupted()
+        assert signals.raised
+        time.sleep(LONGEST_S)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_without_threads_the_next_signal_interrupts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(*given: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with StopSignals() as signals:
+        Interrupted()
+        assert signals.raised
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
     assert "Traceback" not in capsys.readouterr().err
 
 

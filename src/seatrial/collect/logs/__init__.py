@@ -1,4 +1,7 @@
 """What a run printed: lines and blocks of any size, steps and headers in them, how it ended and why.
 
-launcher_log, bounded_lines → evidence, launcher_report → scan → outcome → diagnosis
+    bounded_lines → launcher_log → evidence → launcher_report → scan → outcome → diagnosis
+                                 → script_header, steps
+
+Other files are read by `bounded_lines` too.
 """

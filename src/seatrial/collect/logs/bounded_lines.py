@@ -22,9 +22,8 @@ MAX_GAP_BYTES = 1024
 """Between two lines that are indexed as one range: searching so many bytes takes less time than another read."""
 PRUNED_RANGES = 100_000
 """More than there are in what is read of a log; ranges in its middle are dropped whenever so many were added."""
-
 FEW_SHAPES = 8
-"""Lines for each different shape, so that searching the shapes for keywords takes less time than searching the text."""
+"""With at least so many lines for each shape, searching the shapes for keywords takes less time than searching the text."""
 
 
 class LinePiece(NamedTuple):

@@ -399,9 +399,9 @@ class LineSearch:
             self._remember(key, found)
         return found
 
-    def is_boring(self, shape: bytes) -> bool:
+    def is_boring(self, key: bytes) -> bool:
         """Whether lines of this shape are known to show nothing."""
-        return self._shapes.get(shape) is Worth.BORING
+        return self._shapes.get(key) is Worth.BORING
 
     def lower_worth(self, line: str, worth: Worth) -> None:
         """The line turned out to be worth less, and so are those that differ in digits only."""
@@ -449,7 +449,7 @@ def shape(line: str) -> bytes:
 
 
 def shapes(text: bytes) -> list[bytes]:
-    """Of every line of the text; of one that is no UTF-8 it is unlike that of any line."""
+    """The shape of every line; that of a line that is not valid UTF-8 equals none that `shape` gives."""
     return text.translate(SAME_DIGIT).split(b"\n")
 
 

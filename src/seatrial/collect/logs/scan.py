@@ -199,8 +199,8 @@ class LogScan:
         """Many lines of one file, given with the shape of each, as `feed` would read them one by one. In most logs most lines have a shape
         that is known to show nothing: of those only the last are kept."""
         lines, first = text.split(b"\n"), 0
-        for number, own in enumerate(shapes):
-            if self.search.is_boring(own) and (not self.open or self.at + number - first + 1 >= self._slow_until):
+        for number, line_shape in enumerate(shapes):
+            if self.search.is_boring(line_shape) and (not self.open or self.at + number - first + 1 >= self._slow_until):
                 continue
             self._pass_over(lines[first:number], source)
             self.feed(lines[number].decode("utf-8", errors="replace"), source=source)
