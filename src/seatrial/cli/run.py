@@ -10,11 +10,11 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seatrial.cli import options
 from seatrial.cli.program import console_for, print_json, say_first
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from seatrial.campaign.tracking import StopRequested, Tracking
     from seatrial.cli.live_view import PlainView
     from seatrial.cli.per_node import NodeOptions, ThisNode
+    from seatrial.plan.stages import StagedPlan
     from seatrial.records.plan import CampaignPlan
     from seatrial.records.results import CampaignResults
     from seatrial.results.measure import MeasureCache
@@ -40,6 +41,31 @@ SIGNALS_AT_ONCE = 4096
 
 MakeView = Callable[["Console", float | None], AbstractContextManager["PlainView"]]
 """Console and seconds between two heartbeat lines (None for the view's own) → what shows the campaign as it goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a campaign is run and shown, whatever its plan: what the options of `run` and `sweep` say."""
+
+    yes: bool = False
+    as_json: bool = False
+    track: tuple[str, ...] = ()
+    heartbeat_s: float | None = None
+    again: bool = False
+    """Run finished runs too."""
+    from_start: bool = False
+    """Run those with checkpoints from step 0."""
+    keep_going: bool = False
+    """Run those after alike failures."""
+    full: bool = False
+    """Print the whole report."""
+    allow_confounded: bool = False
+    """Compare confounded groups."""
+    view: MakeView | None = None
+    how_to_resume: str = ""
+    """For commands other than `seatrial`."""
+    first_line: str = ""
+    """Printed before anything is started."""
 
 
 def run(
@@ -83,44 +109,53 @@ def run(
     from seatrial.plan.yaml_text import read_plan_file
 
     document = read_plan_file(plan)
-    first_line = f"Running {plan}: the programs that it names are started, as you."
-    if staged := load_stages(plan, document):
-        from seatrial.cli.stages import StagedRun
-
-        one_campaign = {"--budget": budget, "--place": place, "--node-rank": node_rank, "--master-addr": master_addr}
-        one_campaign |= {"--master-port": master_port, "--ignore-needs": ignore_needs or None}
-        one_campaign |= {"--resume-changed": resume_changed or None}
-        how: dict[str, Any] = {"yes": yes, "track": track or (), "heartbeat_s": heartbeat, "again": again, "from_start": from_start}
-        how |= {"keep_going": keep_going, "full": full, "allow_confounded": allow_confounded, "as_json": json}
-
-        def run_campaign(campaign: CampaignPlan) -> int:
-            return execute_on_this_node(campaign, NodeOptions(), **how)
-
-        output = staged.output_folder(out)
-        refuse_unusable_output(output)
-        staged_run = StagedRun(staged, run_campaign, output=output, overrides=set or (), site=site, as_json=json, again=again)
-        return staged_run.run(only or (), one_campaign, first_line)
-    overrides = [*(set or ()), *([f"place.kind={place}"] if place else ())]
-    campaign = read_plan(plan, overrides, only, budget, out, site, document=document)
-    if ignore_needs and campaign.needs is not None:
-        campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
-    refuse_two_starts(from_start=from_start, resume_changed=resume_changed)
-    campaign = replace(campaign, fit_enforced=not ignore_fit, resume_changed=resume_changed)
-    node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
-    return execute_on_this_node(
-        campaign,
-        node,
+    how = RunOptions(
         yes=yes,
         as_json=json,
-        track=track or (),
+        track=tuple(track or ()),
         heartbeat_s=heartbeat,
         again=again,
         from_start=from_start,
         keep_going=keep_going,
         full=full,
         allow_confounded=allow_confounded,
-        first_line=first_line,
+        first_line=f"Running {plan}: the programs that it names are started, as you.",
     )
+    if staged := load_stages(plan, document):
+        one_campaign = {"--budget": budget, "--place": place, "--node-rank": node_rank, "--master-addr": master_addr}
+        one_campaign |= {"--master-port": master_port, "--ignore-needs": ignore_needs or None}
+        one_campaign |= {"--ignore-fit": ignore_fit or None, "--resume-changed": resume_changed or None}
+        return _run_stages(staged, how, out=out, overrides=set or (), site=site, only=only or (), one_campaign=one_campaign)
+    overrides = [*(set or ()), *([f"place.kind={place}"] if place else ())]
+    campaign = read_plan(plan, overrides, only, budget, out, site, document=document)
+    if ignore_needs and campaign.needs is not None:
+        campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
+    refuse_two_starts(from_start=from_start, resume_changed=resume_changed)
+    campaign = replace(campaign, fit_enforced=not ignore_fit, resume_changed=resume_changed)
+    return execute_on_this_node(campaign, NodeOptions(rank=node_rank, address=master_addr, port=master_port), how)
+
+
+def _run_stages(
+    staged: StagedPlan,
+    how: RunOptions,
+    *,
+    out: Path | None,
+    overrides: Sequence[str],
+    site: str | None,
+    only: Sequence[str],
+    one_campaign: Mapping[str, object],
+) -> int:
+    """`one_campaign`: the values of options that are for one campaign, by name."""
+    from seatrial.cli.per_node import NodeOptions
+    from seatrial.cli.stages import StagedRun
+
+    def run_campaign(campaign: CampaignPlan) -> int:
+        return execute_on_this_node(campaign, NodeOptions(), replace(how, first_line=""))
+
+    output = staged.output_folder(out)
+    refuse_unusable_output(output)
+    run = StagedRun(staged, run_campaign, output=output, overrides=overrides, site=site, as_json=how.as_json, again=how.again)
+    return run.run(only, one_campaign, how.first_line)
 
 
 def refuse_two_starts(*, from_start: bool, resume_changed: bool) -> None:
@@ -128,38 +163,19 @@ def refuse_two_starts(*, from_start: bool, resume_changed: bool) -> None:
         raise UsageError("--from-start and --resume-changed exclude each other: name the one you mean")
 
 
-def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, *, as_json: bool, first_line: str = "", **how: Any) -> int:
-    """What this command has to run of the plan: all of it, or this node's share. `how` is that of `execute`; returns the exit code."""
+def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, how: RunOptions) -> int:
+    """What this command has to run of the plan: all of it, or this node's share. Returns the exit code."""
     from seatrial.cli.per_node import take_part, this_node
 
     here = this_node(plan, node)
     if here is not None and here.rank:
-        say_first(console_for(as_json=as_json), first_line)
-        return take_part(plan, here, as_json=as_json)
-    return execute(plan, as_json=as_json, here=here, first_line=first_line, **how)
+        say_first(console_for(as_json=how.as_json), how.first_line)
+        return take_part(plan, here, as_json=how.as_json)
+    return execute(plan, how, here)
 
 
-def execute(
-    plan: CampaignPlan,
-    *,
-    yes: bool = False,
-    as_json: bool = False,
-    track: Sequence[str] = (),
-    heartbeat_s: float | None = None,
-    again: bool = False,
-    from_start: bool = False,
-    keep_going: bool = False,
-    full: bool = False,
-    allow_confounded: bool = False,
-    view: MakeView | None = None,
-    here: ThisNode | None = None,
-    how_to_resume: str = "",
-    first_line: str = "",
-) -> int:
-    """Run the campaign and return the exit code; `again` runs finished runs too, `from_start` those with checkpoints from step 0,
-    `keep_going` those after alike failures, `full` prints the whole report, `allow_confounded` compares confounded groups; `here` is
-    node 0 of a campaign without ssh; `how_to_resume` is for commands other than `seatrial`; `first_line` is printed before anything is
-    started."""
+def execute(plan: CampaignPlan, how: RunOptions, here: ThisNode | None = None) -> int:
+    """Run the campaign and return the exit code; `here` is node 0 of a campaign without ssh."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -168,11 +184,11 @@ def execute(
     from seatrial.results.gather import NO_POLARS, can_measure
     from seatrial.results.recompute import RunRecorder
 
-    console = console_for(as_json=as_json)
-    out, trackers = Path(plan.output), usable_trackers(track)
-    require_yes(plan, yes)
+    console = console_for(as_json=how.as_json)
+    out, trackers = Path(plan.output), usable_trackers(how.track)
+    require_yes(plan, how.yes)
     refuse_unusable_output(out)
-    say_first(console, first_line)
+    say_first(console, how.first_line)
     warn_of_impossible_criteria(plan, console)
     recorder = RunRecorder(CampaignPaths(out))
     with (
@@ -180,20 +196,18 @@ def execute(
         stop_requests(out) as stop_requested,
         tracking_to(trackers, out, console, stop_requested) as tracking,
     ):
-        with (view or live_view)(console, heartbeat_s) as shown:
+        with (how.view or live_view)(console, how.heartbeat_s) as shown:
             end = run_campaign(
                 plan,
                 TrackingListener(shown, tracking),
-                again=again,
-                from_start=from_start,
-                keep_going=keep_going,
+                again=how.again,
+                from_start=how.from_start,
+                keep_going=how.keep_going,
                 server=server,
                 recorder=recorder,
             )
         if can_measure():
-            resume = how_to_resume or ("run the same plan without --again to resume" if again else "run the same command to resume")
-            report = _Report(as_json=as_json, how_to_resume=resume, full=full, allow_confounded=allow_confounded)
-            code = _report(plan, end, console, tracking, recorder.cache, report)
+            code = _report(plan, end, console, tracking, recorder.cache, how)
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
             code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
@@ -202,17 +216,7 @@ def execute(
         return code
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Report:
-    """How the results are shown."""
-
-    as_json: bool
-    how_to_resume: str
-    full: bool
-    allow_confounded: bool
-
-
-def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, cache: MeasureCache, how: _Report) -> int:
+def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, cache: MeasureCache, how: RunOptions) -> int:
     from seatrial.report.terminal import print_report
     from seatrial.results.recompute import recompute_or_explain
 
@@ -222,7 +226,8 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
         console.print(f"interrupted before the report was written: `seatrial report {plan.output}` writes it", style="yellow", markup=False)
         raise
     print_report(results, console, full=how.full)
-    _print_what_is_left(console, end, plan, how.how_to_resume)
+    resume = how.how_to_resume or ("run the same plan without --again to resume" if how.again else "run the same command to resume")
+    _print_what_is_left(console, end, plan, resume)
     if unwritten:
         console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)
     if not end.interrupted:

@@ -183,7 +183,7 @@ def sweep(
     130 interrupted; 1 a command that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.per_node import NodeOptions
-    from seatrial.cli.run import execute_on_this_node, refuse_two_starts
+    from seatrial.cli.run import RunOptions, execute_on_this_node, refuse_two_starts
     from seatrial.plan.from_command import mapping_from_command
 
     limits = _limits(run_limit, start_limit, quiet_limit, stall_factor)
@@ -210,19 +210,17 @@ def sweep(
         )
     refuse_two_starts(from_start=from_start, resume_changed=resume_changed)
     plan = replace(at_site(_resolved(mapping, command, only, budget), site), resume_changed=resume_changed)
-    node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
-    return execute_on_this_node(
-        plan,
-        node,
+    how = RunOptions(
         yes=yes,
         as_json=json,
-        track=track or (),
+        track=tuple(track or ()),
         heartbeat_s=heartbeat,
         from_start=from_start,
         keep_going=keep_going,
         full=full,
         allow_confounded=allow_confounded,
     )
+    return execute_on_this_node(plan, NodeOptions(rank=node_rank, address=master_addr, port=master_port), how)
 
 
 def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budget: Budget) -> CampaignPlan:

@@ -223,23 +223,23 @@ def name_warnings(environ: Mapping[str, str], variables: Variables) -> list[str]
 
 def _run(driver_plan: DriverPlan) -> tuple[int, bool]:
     """The exit code, and whether a run failed."""
-    from seatrial.cli.run import execute
+    from seatrial.cli.run import RunOptions, execute
     from seatrial_runbooks.stage1.driver_output import DriverView, driver_view
 
     variables, views = driver_plan.variables, list[DriverView]()
     tail_lines = variables["FAIL_TAIL_LINES"] if variables["FAILURE_DUMP_TAIL"] else 0
+    how = RunOptions(
+        yes=True,
+        heartbeat_s=float(variables["HEARTBEAT_EVERY_SEC"]),
+        again=not variables["RESUME_RUNS"],
+        from_start=not variables["RESUME_RUNS"],
+        # As the original driver does.
+        keep_going=True,
+        how_to_resume="RESUME_RUNS=true resumes" if not variables["RESUME_RUNS"] else "",
+        view=driver_view(Path(driver_plan.plan.output), tail_lines, views),
+    )
     try:
-        code = execute(
-            driver_plan.plan,
-            yes=True,
-            heartbeat_s=float(variables["HEARTBEAT_EVERY_SEC"]),
-            again=not variables["RESUME_RUNS"],
-            from_start=not variables["RESUME_RUNS"],
-            # As the original driver does.
-            keep_going=True,
-            how_to_resume="RESUME_RUNS=true resumes" if not variables["RESUME_RUNS"] else "",
-            view=driver_view(Path(driver_plan.plan.output), tail_lines, views),
-        )
+        code = execute(driver_plan.plan, how)
     except RefusedError as error:
         text = plan_terms_as_variables(str(error))
         raise RefusedError(f"{text}\n  {PLACE_IN_VARIABLES}" if "place" in str(error) else text) from error

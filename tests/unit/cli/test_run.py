@@ -19,7 +19,7 @@ from seatrial.cli.live_view import PlainView
 from seatrial.cli.main import run_command
 from seatrial.cli.per_node import NodeOptions, ThisNode, command_for, require_own_address, this_node
 from seatrial.cli.plan import read_plan, warn_of_impossible_criteria
-from seatrial.cli.run import MAX_RUNS_WITHOUT_YES, execute, execute_on_this_node, refuse_unusable_output, require_yes
+from seatrial.cli.run import MAX_RUNS_WITHOUT_YES, RunOptions, execute, execute_on_this_node, refuse_unusable_output, require_yes
 from seatrial.cli.sweep import on_nodes
 from seatrial.core.errors import UsageError
 from seatrial.launch.pernode_server import plan_digest
@@ -257,7 +257,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_the_exit_code_is_the_verdicts(ends: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(small_plan(ends["out"]), as_json=True, again=True) == 2
+    assert execute(small_plan(ends["out"]), RunOptions(as_json=True, again=True)) == 2
     said = capsys.readouterr()
     assert json.loads(said.out)["verdict"] == "FAIL" and said.err.startswith("FAIL ")
     assert ends["again"] is True and ends["server"] is None
@@ -274,13 +274,13 @@ def test_the_exit_code_is_the_verdicts(ends: dict[str, Any], capsys: pytest.Capt
 )
 def test_what_is_left_is_reported(ends: dict[str, Any], end: CampaignEnd, code: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     ends["end"] = end
-    assert execute(small_plan(ends["out"])) == code
+    assert execute(small_plan(ends["out"]), RunOptions()) == code
     assert says in capsys.readouterr().out
 
 
 def test_a_selection_is_reported(ends: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     plan = small_plan(ends["out"])
-    execute(replace(plan, selected=(plan.runs[0].run,)))
+    execute(replace(plan, selected=(plan.runs[0].run,)), RunOptions())
     assert "--only: 1 of the plan's 2 runs" in capsys.readouterr().out
 
 
@@ -292,35 +292,35 @@ def test_the_view_gets_the_heartbeat_that_was_requested(ends: dict[str, Any]) ->
         asked.append(heartbeat_s)
         yield PlainView(console)
 
-    execute(small_plan(ends["out"]), view=view, heartbeat_s=5.0)
+    execute(small_plan(ends["out"]), RunOptions(view=view, heartbeat_s=5.0))
     assert asked == [5.0]
 
 
 @pytest.mark.parametrize(("rank", "does"), [(0, "execute"), (1, "take_part")])
 def test_a_command_does_its_nodes_part(tmp_path: Path, rank: int, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, ThisNode | None]] = []
-    monkeypatch.setattr(run, "execute", lambda plan, *, here, **how: done.append(("execute", here)) or 7)
+    monkeypatch.setattr(run, "execute", lambda plan, how, here: done.append(("execute", here)) or 7)
     monkeypatch.setattr("seatrial.cli.per_node.take_part", lambda plan, here, **how: done.append(("take_part", here)) or 7)
-    words = NodeOptions(rank=rank, address="head", port=29500)
-    assert execute_on_this_node(small_plan(tmp_path, kind="pernode", nodes=2), words, as_json=False, yes=True) == 7
+    node = NodeOptions(rank=rank, address="head", port=29500)
+    assert execute_on_this_node(small_plan(tmp_path, kind="pernode", nodes=2), node, RunOptions(yes=True)) == 7
     assert done == [(does, ThisNode(rank=rank, nodes=2, address="head", port=29500))]
 
 
 def test_on_one_machine_there_is_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[ThisNode | None] = []
-    monkeypatch.setattr(run, "execute", lambda plan, *, here, **how: done.append(here) or 0)
-    execute_on_this_node(small_plan(tmp_path), NodeOptions(), as_json=False)
+    monkeypatch.setattr(run, "execute", lambda plan, how, here: done.append(here) or 0)
+    execute_on_this_node(small_plan(tmp_path), NodeOptions(), RunOptions())
     assert done == [None]
     with pytest.raises(UsageError, match="--node-rank needs a plan with"):
-        execute_on_this_node(small_plan(tmp_path), NodeOptions(rank=1), as_json=False)
+        execute_on_this_node(small_plan(tmp_path), NodeOptions(rank=1), RunOptions())
 
 
 def test_the_verb_hands_on_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(run, "execute_on_this_node", lambda plan, words, **how: asked.update(plan=plan, words=words, **how) or 3)
+    monkeypatch.setattr(run, "execute_on_this_node", lambda plan, node, how: asked.update(plan=plan, node=node, how=how) or 3)
     (tmp_path / "p.yaml").write_text("name: x\nworkload: dummy\n")
     options = ["--again", "--yes", "--json", "--track", "mlflow", "--heartbeat", "5", "--set", "repeats=2", "--out", str(tmp_path / "o")]
     assert run_command(["run", str(tmp_path / "p.yaml"), *options]) == 3
     assert len(asked["plan"].runs) == 2 and asked["plan"].output == str(tmp_path / "o")
-    how = {"yes": True, "as_json": True, "track": ["mlflow"], "heartbeat_s": 5.0, "again": True}
-    assert {name: asked[name] for name in how} == how and asked["words"] == NodeOptions()
+    typed = RunOptions(yes=True, as_json=True, track=("mlflow",), heartbeat_s=5.0, again=True, first_line=asked["how"].first_line)
+    assert asked["how"] == typed and asked["node"] == NodeOptions()

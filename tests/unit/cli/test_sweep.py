@@ -11,6 +11,7 @@ import pytest
 from seatrial.cli import run
 from seatrial.cli.main import run_command
 from seatrial.cli.per_node import NodeOptions
+from seatrial.cli.run import RunOptions
 from seatrial.cli.sweep import parse_axes
 from seatrial.core.errors import UsageError
 from seatrial.observe.watchdog import name_options
@@ -45,7 +46,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be carried out."""
     found: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run, "execute_on_this_node", lambda plan, words, **how: found.update(plan=plan, words=words, **how) or 3)
+    monkeypatch.setattr(run, "execute_on_this_node", lambda plan, node, how: found.update(plan=plan, node=node, how=how) or 3)
     return found
 
 
@@ -57,7 +58,7 @@ def test_what_was_typed_becomes_a_plan(asked: dict[str, Any], tmp_path: Path) ->
     assert plan.output == str(tmp_path / "o") and plan.source == "seatrial sweep -- python train.py --bs '{bs}'"
     first = plan.runs[0]
     assert (first.steps, first.limits.run_s, first.env) == (50, 900.0, {"A": "b"})
-    assert asked["words"] == NodeOptions() and asked["yes"] is False
+    assert asked["node"] == NodeOptions() and asked["how"] == RunOptions()
 
 
 def test_limits_of_silence_are_options_that_change_no_hash(asked: dict[str, Any]) -> None:
@@ -80,7 +81,7 @@ def test_the_same_line_has_the_same_folder_and_another_on_nodes(asked: dict[str,
     run_command(["sweep", "--nodes", "3", "--node-rank", "1", *line])
     place = asked["plan"].runs[0].place
     assert asked["plan"].output == f"{alone}-3-nodes" and (place.kind, place.nodes, place.ranks) == ("pernode", 3, 6)
-    assert asked["words"].rank == 1
+    assert asked["node"].rank == 1
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from seatrial.analyse.groups import summarise_groups
 from seatrial.campaign import preflight as campaign_preflight
 from seatrial.campaign.preflight import run_preflight
 from seatrial.cli import run as harness
-from seatrial.cli.run import execute
+from seatrial.cli.run import RunOptions, execute
 from seatrial.core.errors import RefusedError, UsageError
 from seatrial.core.fallback import FALLBACK_DIR
 from seatrial.core.paths import CampaignPaths
@@ -36,20 +36,20 @@ from seatrial_runbooks.stage1.variables import VARIABLES, read
 from tests.unit.analyse import factory
 from tests.unit.runbooks.conftest import NOW, SMALL
 
-Call = tuple[CampaignPlan, dict[str, Any]]
+Call = tuple[CampaignPlan, RunOptions]
 
 
 class Harness:
-    """Stands in for `carry_out`: ends with the codes it is given, one for each plan."""
+    """Stands in for `execute`: ends with the codes it is given, one for each plan."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.codes = [0, 0]
         self.failed_runs = 0
 
-    def carry_out(self, plan: CampaignPlan, **options: Any) -> int:
-        self.calls.append((plan, options))
-        with options["view"](None, options["heartbeat_s"]) as view:
+    def execute(self, plan: CampaignPlan, how: RunOptions) -> int:
+        self.calls.append((plan, how))
+        with how.view(None, how.heartbeat_s) as view:
             view.failed = self.failed_runs
         return self.codes[len(self.calls) - 1]
 
@@ -61,7 +61,7 @@ class Harness:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Harness:
     made = Harness()
-    monkeypatch.setattr(harness, "execute", made.carry_out)
+    monkeypatch.setattr(harness, "execute", made.execute)
     return made
 
 
@@ -73,9 +73,9 @@ def drive(folder: Path, small: dict[str, str]) -> Callable[..., int]:
 def test_a_sweep_is_run_and_its_code_returned(drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.codes = [2]
     assert drive(HEARTBEAT_EVERY_SEC="7") == 2
-    ((plan, options),) = stand_in.calls
+    ((plan, how),) = stand_in.calls
     assert [run.run for run in plan.runs] == ["sweep_z0_mb4_nw2_pf2_r1"]
-    assert (options["heartbeat_s"], options["again"], options["yes"]) == (7.0, False, True)
+    assert (how.heartbeat_s, how.again, how.yes) == (7.0, False, True)
     text = capsys.readouterr().out
     assert text.startswith(
         f"[INFO] Output root: {Path.cwd() / 'out'}\n[INFO] Mode=sweep, REPEATS=1, MAX_STEPS=3, INCLUDE=localhost, WORLD_SIZE=2\n"
@@ -85,7 +85,7 @@ def test_a_sweep_is_run_and_its_code_returned(drive: Callable[..., int], stand_i
 
 def test_no_resuming_is_running_again(drive: Callable[..., int], stand_in: Harness) -> None:
     drive(RESUME_RUNS="false")
-    assert stand_in.calls[0][1]["again"] is True
+    assert stand_in.calls[0][1].again is True
 
 
 def test_both_runs_one_after_the_other(drive: Callable[..., int], stand_in: Harness) -> None:
@@ -227,7 +227,7 @@ def test_gpus_that_are_not_there_are_one_sentence(
 def test_phase_c_is_refused_without_a_phase_b_that_passed(
     drive: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def checking(plan: CampaignPlan, **options: Any) -> int:
+    def checking(plan: CampaignPlan, how: RunOptions) -> int:
         run_preflight(plan, CampaignPaths(Path(plan.output)))
         return 0
 
@@ -316,7 +316,7 @@ def test_the_trainer_is_in_the_runbook_that_was_started(
 def test_a_refusal_is_reported_in_variables_too(
     drive: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refusing(plan: CampaignPlan, **options: Any) -> int:
+    def refusing(plan: CampaignPlan, how: RunOptions) -> int:
         raise RefusedError("refused before anything was started:\n  GPUs: 0 here. Fix: use place: {kind: local, ranks: N}.")
 
     monkeypatch.setattr(harness, "execute", refusing)
@@ -457,7 +457,7 @@ def command(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., t
         code, views = 0, list[DriverView]()
         for mapping in plan_mappings(read({**SMALL, "WORLD_SIZE": "1", **environ}), folder, NOW, folder / "train.py"):
             plan = resolve_plan(plan_from_mapping({**mapping, "launcher": "python"}, "test"), source="test", cwd=folder)
-            code = execute(plan, again=again, view=driver_view(Path(plan.output), 3, views))
+            code = execute(plan, RunOptions(again=again, view=driver_view(Path(plan.output), 3, views)))
         text = capsys.readouterr().out.splitlines()
         return code, [" ".join(line.split()[1:4]) for line in text if line.startswith(("[INFO] START", "[INFO] SKIP", "[INFO] DONE"))]
 

@@ -18,6 +18,7 @@ import pytest
 from seatrial.analyse.gpu_throttling import gpu_causes
 from seatrial.analyse.telemetry_summary import WindowSpan
 from seatrial.cli import run as harness
+from seatrial.cli.run import RunOptions
 from seatrial.core.paths import RunPaths
 from seatrial.records.measure import IN_TURNS
 from seatrial.records.plan import CampaignPlan
@@ -41,7 +42,7 @@ class HarnessCalls:
         self.checked: list[list[str]] = []
         self.code, self.verdict = 0, 0
 
-    def carry_out(self, plan: CampaignPlan, **options: Any) -> int:
+    def execute(self, plan: CampaignPlan, how: RunOptions) -> int:
         self.plans.append(plan)
         return self.code
 
@@ -53,7 +54,7 @@ class HarnessCalls:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> HarnessCalls:
     made = HarnessCalls()
-    monkeypatch.setattr(harness, "execute", made.carry_out)
+    monkeypatch.setattr(harness, "execute", made.execute)
     monkeypatch.setattr(phaseb, "check", made.check)
     return made
 
