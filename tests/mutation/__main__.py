@@ -128,6 +128,8 @@ def _within(seconds: int) -> Iterator[None]:
 def _generate(mutmut: ModuleType) -> None:
     mutmut.makedirs("mutants", exist_ok=True)
     mutmut.copy_src_dir()
+    # mutmut copies no links to folders: plans/ and runbooks/ as an installed package has them.
+    shutil.copytree(ROOT / "src/seatrial/shipped", "mutants/src/seatrial/shipped", symlinks=True, dirs_exist_ok=True)
     mutmut.create_mutants(1)
 
 
