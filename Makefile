@@ -25,7 +25,7 @@ test-workloads: $(VENV)/.test-ready
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 -m faults tests/faults
+	$(BIN)/python -m pytest -n 3 --maxschedchunk 1 -m faults tests/faults
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
@@ -33,7 +33,7 @@ test-cluster: $(VENV)/.test-ready system-packages
 
 # Jobs of a real Slurm that the tests start on namespace hosts: root only.
 test-slurm: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slurm tests/slurm
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m slurm tests/slurm
 
 # Every command of README.md, CONTRIBUTING.md and docs/, run as a reader would: one page, one shell, one checkout.
 test-docs: $(VENV)/.test-ready system-packages
@@ -45,7 +45,7 @@ test-browser: $(VENV)/.test-ready system-packages
 
 # Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks.
 test-runbooks: $(VENV)/.test-ready
-	$(BIN)/python -m pytest -n 3 -m runbooks tests/runbooks
+	$(BIN)/python -m pytest -n 3 --maxschedchunk 1 -m runbooks tests/runbooks
 
 # Arbitrary bytes for every parser, for a minute.
 fuzz: $(VENV)/.test-ready

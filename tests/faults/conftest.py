@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import put_first
 from tests.harness import Harness
 from tests.waiting import wait_until
 
 GONE_WITHIN_S = 60.0
 SHARED_MEMORY = Path("/dev/shm")
+# A minute or more each.
+LONGEST = (
+    "test_a_deepspeed_sweep_killed_in_the_middle_goes_on",
+    "test_a_killed_training_goes_on_from_its_last_whole_checkpoint",
+    "test_a_flood_of_strangers_keeps_no_agent_out",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.faults)
+    put_first(items, LONGEST)
 
 
 @pytest.fixture

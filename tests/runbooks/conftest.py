@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MadeOnce
+from tests.conftest import MadeOnce, put_first
 from tests.runbooks.blocks import Section, runbook_sections, seed_sections
 from tests.runbooks.lane import Lane
 from tests.runbooks.working_folder import lay_out
@@ -20,8 +20,16 @@ _REPORTED: set[str] = set()
 BLOCK_TIME = "block_time"
 PREPARES = ("000 2.1", "001 1", "README Data")
 """Sections whose first block prepares the data, by the same command: the first that is here is run, once for all workers."""
+# Some minutes each.
+LONGEST = ("test_the_validation_ends_in_a_table_and_deliverables", "test_seed_section[001-3.4.1]", "test_a_block_of_our_own_page_runs")
 # Where a repository would have it: plans are two folders up.
 WORK = Path("repository/runbooks/stage1")
+
+
+# After the tests of other lanes are deselected.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    put_first(items, LONGEST)
 
 
 @pytest.fixture(scope="session")
