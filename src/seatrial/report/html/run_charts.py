@@ -334,12 +334,13 @@ def _ends() -> list[Spec]:
 
 def _steps_seen(data: ChartData) -> list[Spec]:
     """Window and n of a prediction: the steps from the run's first to that at whose end it was made."""
-    first: dict[str, int] = {}
-    for row in vega.table_rows(data.tables.get("steps")):
-        if isinstance(step := row.get("step"), int):
-            first[str(row["run"])] = min(first.get(str(row["run"]), step), step)
-    predicted = dict.fromkeys(str(row["run"]) for row in vega.table_rows(data.tables["eta"]))
-    values = [{"run": run, "first_step": first.get(run, 0)} for run in predicted]
+    steps, first = data.tables.get("steps", {}), dict[Scalar, int]()
+    # By columns: the table has a row for every step of every run.
+    for run, step in zip(steps.get("run", ()), steps.get("step", ()), strict=True):
+        if isinstance(step, int) and step < first.get(run, step + 1):
+            first[run] = step
+    predicted = dict.fromkeys(data.tables["eta"]["run"])
+    values = [{"run": plain_line(str(run)), "first_step": first.get(run, 0)} for run in predicted]
     return [
         {"lookup": "run", "from": {"data": {"values": values}, "key": "run", "fields": ["first_step"]}},
         {"calculate": "datum.step - datum.first_step + 1", "as": "n"},

@@ -184,8 +184,13 @@ def table_rows(table: Columns | None) -> list[Row]:
     """A table by row; text as the page shows it."""
     if not table:
         return []
-    plain = [[plain_line(value) if isinstance(value, str) else value for value in values] for values in table.values()]
-    return [dict(zip(table, values, strict=True)) for values in zip(*plain, strict=True)]
+    return [dict(zip(table, values, strict=True)) for values in zip(*map(_plain, table.values()), strict=True)]
+
+
+def _plain(values: Sequence[Scalar]) -> list[Scalar]:
+    """Names are repeated in many rows: each is made plain once."""
+    texts = {value: plain_line(value) for value in set(values) if isinstance(value, str)}
+    return [texts[value] if isinstance(value, str) else value for value in values]
 
 
 def is_number(value: object) -> bool:
