@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.agent import node as node_module
 from seatrial.agent import processes, supervise
 from seatrial.agent.__main__ import main
+from seatrial.agent.node import clear_host
 from seatrial.agent.supervise import remove_abandoned_segments
 from seatrial.core import linux
 from seatrial.core.files import read_json
@@ -109,7 +109,7 @@ def test_an_agent_that_is_given_up_as_it_connects_kills_nothing(tmp_path: Path) 
     with sleeping(tmp_path / "later" / "attempt-1") as rank:
         line, other = connection_pair()
         other.close()
-        node_module._kill_leftovers(from_json(AgentEndpoint, read_json(node.write_call(1))), line, SuspendAwareClock())
+        clear_host(from_json(AgentEndpoint, read_json(node.write_call(1))), line, SuspendAwareClock())
         assert rank.poll() is None
         line.close()
     node.server.close()

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from seatrial.campaign.lock import (
     LEASE_S,
     Clock,
     Owner,
-    _Heartbeat,
+    OwnerHeartbeat,
     hold_lock,
     is_locked,
     is_running_here,
@@ -34,6 +35,7 @@ from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.codec import to_json
+from tests.waiting import wait_until
 
 ELSEWHERE = Owner(pid=41, host="node7", token="theirs", since_t=0.0, boot_id="of node7", start_ticks=9)
 
@@ -216,7 +218,7 @@ def test_rubbish_in_the_owners_file_names_nobody(paths: CampaignPaths, content: 
 @pytest.mark.parametrize("full", [False, True])
 def test_an_owner_on_another_host_that_beats_is_respected(paths: CampaignPaths, full: bool) -> None:
     files.write_json(paths.owner, to_json(ELSEWHERE))
-    beat = _Heartbeat(paths, ELSEWHERE)
+    beat = OwnerHeartbeat(paths, ELSEWHERE)
     if full:
         beat.raise_once = lambda: os.utime(paths.owner)  # type: ignore[method-assign]
     watched = Watched(lambda: beat.raise_once() if watched.now_m >= 5 else None)
@@ -247,7 +249,7 @@ def test_an_owner_on_another_host_that_leaves_is_followed_without_delay(paths: C
 
 def test_a_beat_is_raised_and_never_over_anothers_name(paths: CampaignPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     with hold_lock(paths) as owner:
-        beat = _Heartbeat(paths, owner)
+        beat = OwnerHeartbeat(paths, owner)
         beat.raise_once()
         beat.raise_once()
         assert files.read_json(paths.owner)["beat"] == 2 and read_owner(paths) == owner
@@ -270,14 +272,13 @@ def test_a_beat_is_raised_and_never_over_anothers_name(paths: CampaignPaths, mon
 def test_the_beat_goes_on_by_itself(paths: CampaignPaths) -> None:
     owner = new_owner()
     files.write_json(paths.owner, to_json(owner))
-    beat = _Heartbeat(paths, owner, every_s=0.01)
+    beat = OwnerHeartbeat(paths, owner, every_s=0.01)
     beat.start()
-    for _ in range(1000):
-        if files.read_json(paths.owner)["beat"] >= 2:
-            break
-        beat._stopping.wait(0.01)
+    wait_until(lambda: files.read_json(paths.owner)["beat"] >= 2, "the heartbeat is raised twice")
     beat.stop()
-    assert files.read_json(paths.owner)["beat"] >= 2 and not beat._thread.is_alive()
+    raised = files.read_json(paths.owner)["beat"]
+    time.sleep(0.05)
+    assert files.read_json(paths.owner)["beat"] == raised, "nothing raises it after the end"
 
 
 @pytest.mark.usefixtures("no_locks")
