@@ -71,7 +71,7 @@ load
 def shown(width: int, encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, errors="replace")
-    doctor._print_sections(Console(file=stream, width=width, markup=False, highlight=False), SECTIONS)
+    doctor.print_sections(Console(file=stream, width=width, markup=False, highlight=False), SECTIONS)
     stream.flush()
     return raw.getvalue().decode(encoding)
 
@@ -163,7 +163,7 @@ def test_it_is_printed_with_the_later_error_and_the_fix() -> None:
     for encoding in ("utf-8", "ascii"):
         raw = io.BytesIO()
         stream = io.TextIOWrapper(raw, encoding=encoding)
-        doctor._print_hosts(Console(file=stream, width=80), many(3))
+        doctor.print_hosts(Console(file=stream, width=80), many(3))
         stream.flush()
         printed = raw.getvalue().decode()
         assert "would end in: Permission denied (publickey)" in printed and "fix:          ssh-copy-id" in printed

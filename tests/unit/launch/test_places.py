@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import sys
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from seatrial.launch.transports.select import LocalTransport
 from seatrial.records.codec import from_json
 from seatrial.records.launch import AgentEndpoint
 from seatrial.records.plan import PlaceSpec, RunSpec
-from tests.processes import is_gone, pids_in
+from tests.processes import is_gone, own_children, pids_in
 from tests.unit.launch.factory import FakeStarter, attempt_in, hosts_allocation, make_spec, on_hosts, until_over
 from tests.waiting import wait_until
 
@@ -83,8 +82,9 @@ def test_what_a_killed_agent_leaves_is_ended_when_no_other_node_lives_on_its_hos
     with allocate(spec, attempt) as allocated:
         agents = allocated.start(prepare_attempt(spec, attempt, allocated.allocation, os.environ))
         wait_until(lambda: len(pids_in(tmp_path / "pids")) == 3, "all ranks are up")
-        (here,) = [transport for transport, _ in allocated.start.__self__.transports.by]  # type: ignore[attr-defined]
-        os.kill(here._children["127.0.0.1"]._process.pid, signal.SIGKILL)
+        call = str(attempt.node("127.0.0.1").call)
+        (agent,) = [child for child in own_children() if call in child.cmdline()]
+        agent.kill()
         reports = until_over(agents)
         agents.close()
     assert [(report.kind, report.host) for report in reports if report.kind == "node_lost"] == [("node_lost", "127.0.0.1")]

@@ -31,7 +31,7 @@ from seatrial.launch.transports.ssh import (
 )
 from seatrial.records.plan import PlaceSpec
 from seatrial.records.signatures.registry import signature
-from tests.processes import is_gone, pids_in
+from tests.processes import is_gone, own_children, pids_in
 from tests.unit.launch.factory import TIMEOUT_S, FakeStarter
 from tests.waiting import wait_until
 
@@ -172,13 +172,13 @@ def test_a_pdsh_that_was_killed_leaves_no_ssh(tmp_path: Path, fakes: Path, monke
     log = tmp_path / "node1.log"
     wait_until(lambda: log.exists() and log.read_text().strip().isdigit(), "its ssh is up")
     (ssh,) = pids_in(log)
-    assert pdsh._child is not None
+    (child,) = [one for one in own_children() if f"{fakes}/pdsh" in one.cmdline()]
     # The argv of a script begins with its interpreter; a real ssh is no script.
     monkeypatch.setattr(
         "seatrial.launch.transports.ssh.ssh_argv_of_pdsh",
         lambda host, argv_for, ssh_args: [sys.executable, f"{fakes}/ssh", *ssh_argv_of_pdsh(host, argv_for, ssh_args)[1:]],
     )
-    os.kill(pdsh._child._process.pid, signal.SIGKILL)
+    child.kill()
     wait_until(lambda: "node1" in pdsh.exits(), "pdsh is over")
     assert not is_gone(ssh)
     pdsh.close()

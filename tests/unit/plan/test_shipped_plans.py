@@ -149,7 +149,7 @@ def test_sentinels_are_among_the_commands_and_not_in_the_matrix(
     plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # They look at this machine, which takes seconds and has tests of its own.
-    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    monkeypatch.setattr("seatrial.cli.plan.print_refusals", lambda console, plan: None)
     assert run_command(["plan", "show", str(plan_file(PLAN))]) == 0
     lines = capsys.readouterr().out.splitlines()
 
@@ -179,7 +179,7 @@ def _shown(text: str, plan_file: Callable[..., Path], capsys: pytest.CaptureFixt
 def test_which_host_has_which_ranks(
     plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    monkeypatch.setattr("seatrial.cli.plan.print_refusals", lambda console, plan: None)
     plan_file("node1 slots=2\nnode2 slots=4\n", "hosts")
     lines = _shown(ON_HOSTS, plan_file, capsys)
     at = lines.index("hosts: 5 ranks on 2 hosts of hosts")
@@ -204,7 +204,7 @@ def test_a_hostfile_that_is_elsewhere_is_reported(
 def test_nodes_that_type_the_command(
     plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    monkeypatch.setattr("seatrial.cli.plan.print_refusals", lambda console, plan: None)
     lines = _shown("name: x\nworkload: dummy\nplace: {kind: pernode, nodes: 2, include: 'localhost:0,1'}\n", plan_file, capsys)
     at = lines.index("hosts: 4 ranks on 2 hosts that type the command")
     assert [line.split() for line in lines[at + 2 : at + 4]] == [["node0", "0", "0-1", "0,1"], ["node1", "1", "2-3", "0,1"]]

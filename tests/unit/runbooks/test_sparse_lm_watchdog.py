@@ -43,8 +43,8 @@ class Watched:
     def __init__(self, folder: Path, pid: int, **settings: object) -> None:
         self.folder, self.pid, self.clock, self.said = folder, pid, Clock(), []
         chosen = WatchdogSettings(folder=folder, **{"halt": False, "interval_s": 0.0, **settings})
-        run = WatchedRun(folder, monotonic=self.clock)
-        self.watchdog = Watchdog(chosen, run, monotonic=self.clock, wall=time.time, say=self.said.append)
+        self.run = WatchedRun(folder, monotonic=self.clock)
+        self.watchdog = Watchdog(chosen, self.run, monotonic=self.clock, wall=time.time, say=self.said.append)
 
     def beat(self, step: int | None, phase: str = "fwd", pid: int | None = None, rank: int = 0, **fields: object) -> None:
         line = {"ts": time.time(), "pid": pid or self.pid, "rank": rank, "step": step, "msg": "beat", "phase": phase, "attempt": 1}
@@ -123,7 +123,7 @@ def test_files_of_an_earlier_run_are_not_watched(watched: Watched) -> None:
     watched.beat(0)
     watched.beat(0, rank=1, pid=DEAD_PID)
     assert watched.check() is None
-    assert list(watched.watchdog._run.ranks) == [0]
+    assert list(watched.run.ranks) == [0]
     assert watched.anomaly == ""
 
 
@@ -217,8 +217,8 @@ def test_a_rank_that_answers_its_signal_at_once_has_answered(tmp_path: Path, mon
         paths.rank_stack(0).write_text("Thread 0x1 (most recent call first):\n")
         return True
 
-    monkeypatch.setattr(rank_processes, "_writes_here", lambda paths, rank: True)
-    monkeypatch.setattr(rank_processes, "_ask", answer)
+    monkeypatch.setattr(rank_processes, "writes_here", lambda paths, rank: True)
+    monkeypatch.setattr(rank_processes, "ask", answer)
     assert dump_stacks(paths, [rank]) == "by signal: rank 0 (pid 1)"
 
 

@@ -131,7 +131,7 @@ def test_other_settings_are_refused_until_overwritten(source: Path, target: Path
 def test_an_interrupted_overwrite_is_resumed(source: Path, target: Path, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     run(source, target)
     with monkeypatch.context() as patch:
-        patch.setattr(prepare_tree, "_convert_all", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(prepare_tree, "convert_all", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(source, target, "--trim", "--overwrite") == 130
     assert not (target / "manifest.tsv").exists()
     run(source, target, "--trim")
