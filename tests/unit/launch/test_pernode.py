@@ -192,7 +192,7 @@ def test_a_command_that_ended_is_reported_and_may_come_back(
     wait_until(lambda: not server.missing())
     first.close()
     wait_until(server.disconnected)
-    with pytest.raises(LaunchError, match=r"the command on node1 has ended \(.*\): start it again there: seatrial run 1"):
+    with pytest.raises(LaunchError, match=r"node1 has ended \(.*\): .*: seatrial run 1"):
         server.start("node1", ["agent"], log)
     assert terminal.has("the command on node1 has ended") and server.problem("node1").startswith("the command on node1 has ended (")
     server.wait_for_reconnect(timeout_s=0.0)
@@ -452,7 +452,7 @@ def test_what_a_dead_campaign_left_is_skipped(paths: CampaignPaths, terminal: Te
     write_server_file(paths, ["127.0.0.1"], 9, "an old token", "demo")
     seconds = iter(range(1000))
     with (
-        pytest.raises(CampaignError, match=r"no connection to node 0 within .*command on node 0 runs.* is the same folder"),
+        pytest.raises(CampaignError, match=r"node 0 within 30.*same folder"),
         new_client(paths, terminal, timeout_s=30.0, monotonic=lambda: next(seconds), sleep=lambda s: None) as client,
     ):
         client.run()

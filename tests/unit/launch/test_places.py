@@ -211,7 +211,7 @@ def test_a_host_with_another_version_is_reported_at_once(tmp_path: Path, monkeyp
     with ControlServer("secret", NAMES) as server:
         with pytest.raises(VersionMismatchError):
             _connect(server, "n09")
-        with pytest.raises(HostError, match=r"n09 has Seatrial \S+ and the harness 9\.9\.9: install the same version") as caught:
+        with pytest.raises(HostError, match=r"n09 has Seatrial \S+ and the harness 9\.9\.9") as caught:
             wait_for_agents(server, _logs(tmp_path), dict, lambda: False)
     assert (caught.value.host, caught.value.cause) == ("n09", "node_not_started")
 
@@ -220,7 +220,7 @@ def test_hosts_that_do_not_connect_time_out(tmp_path: Path) -> None:
     times = iter([0.0, 59.0, 61.0, 61.0])
     with (
         ControlServer("secret", NAMES) as server,
-        pytest.raises(HostError, match=r"the agent of n00 did not connect within 60 s; the same on n01"),
+        pytest.raises(HostError, match=r"n00 .*60 s.*n01"),
     ):
         wait_for_agents(server, _logs(tmp_path), dict, lambda: False, monotonic=lambda: next(times))
 

@@ -24,6 +24,7 @@ from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
 from seatrial_runbooks.sparse_lm.training_csv import last_window, main, read_table
 from seatrial_runbooks.sparse_lm.watchdog import Watchdog, WatchdogSettings, read_settings
 from seatrial_runbooks.sparse_lm.watched_run import RankProcess, WatchedRun
+from tests.facts import states
 from tests.waiting import wait_until
 
 DEAD_PID = 2**22 + 1
@@ -176,7 +177,7 @@ def test_what_was_not_reported_is_not_called_healthy(watched: Watched, process: 
     process.wait()
     assert watched.check() == 0
     assert "no anomaly" not in watched.said[-1]
-    assert "healthy in steps, loss, throughput; gradient norm, gates not watched: the run reported none" in watched.said[-1]
+    assert states(watched.said[-1], "healthy", "steps, loss, throughput", "gradient norm, gates", "not watched")
     assert "NSA_DISABLE_AUX_STATS" in watched.said[-1]
 
 
@@ -229,7 +230,7 @@ def test_without_a_run_it_ends(watched: Watched) -> None:
 
 def test_told_to_end_it_takes_a_last_look(watched: Watched, process: subprocess.Popen[bytes]) -> None:
     """The trainer was refused, still runs, or has just ended."""
-    with pytest.raises(UsageError, match=r"before a run appeared in .*: see why the trainer did not start"):
+    with pytest.raises(UsageError, match="before a run appeared"):
         watched.watchdog.leave()
     watched.beat(3)
     assert watched.watchdog.leave() == 130 and "nobody watches it" in watched.said[-1]
