@@ -112,7 +112,7 @@ def test_debug_settings_are_never_mixed() -> None:
 def test_copies_are_the_same_runs() -> None:
     a, b = side("a", RATES), side("b", times(1.1))
     copied = dataclasses.replace(a, name="copy:a", campaign="/copy", source="copy")
-    with pytest.raises(RefusedError, match=r"a and copy:a are the same runs \(a_r1, a_r2, a_r3 and 2 more\)"):
+    with pytest.raises(RefusedError, match=r"copy:a .*same runs \(a_r1, a_r2, a_r3 and 2 more\)"):
         compare(a, copied)
     with pytest.raises(RefusedError, match=r"have runs in common \(a_r1\)"):
         compare(a, dataclasses.replace(b, runs=(a.runs[0], *b.runs)))

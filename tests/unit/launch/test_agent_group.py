@@ -512,7 +512,7 @@ def test_an_ssh_that_fails_is_reported_with_its_text_and_what_to_do(tmp_path: Pa
     lab.prints("n1", "ssh: connect to host n1 port 22: No route to host\r\n")
     lab.transport.commands["n1"].exit = describe_exit("ssh", 255)
     (result,) = lab.cleanup.finished()
-    assert "ssh ended with exit code 255 (ssh: connect to host n1 port 22: No route to host)" in result.text
+    assert states(result.text, "exit code 255", "ssh: connect to host n1 port 22: No route to host")
     assert "`python --end '/my out/attempt-1'`" in result.text
 
 
