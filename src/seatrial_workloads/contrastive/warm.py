@@ -43,7 +43,7 @@ Result = dict[str, Any]
 
 
 def main(argv: list[str]) -> None:
-    _end_with_parent()
+    end_with_parent()
     known = {field.name for field in fields(Settings)}
     runs = [Settings(**{name: value for name, value in given.items() if name in known}) for given in json.loads(argv[-1])]
     actions = [("compile", lambda: compile_once(runs[0]))] if argv[0] == ALONE else warm_actions(runs)
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
     os._exit(0)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """The doctor may be interrupted while a compiler runs: end that too, and release the lock of the build, on which a run would wait."""
 
     def end(number: int, frame: FrameType | None) -> None:

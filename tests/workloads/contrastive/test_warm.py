@@ -68,7 +68,7 @@ def test_a_lock_of_a_killed_build_is_found_and_one_in_use_is_not(tmp_path: Path)
 
 def test_what_it_started_ends_with_it(tmp_path: Path):
     program = (
-        "import os, subprocess, sys\nfrom seatrial_workloads.contrastive import warm\nwarm._end_with_parent()\n"
+        "import os, subprocess, sys\nfrom seatrial_workloads.contrastive import warm\nwarm.end_with_parent()\n"
         "child = subprocess.Popen(['sleep', '600'])\nprint(child.pid, flush=True)\nchild.wait()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
