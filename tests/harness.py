@@ -44,7 +44,7 @@ class Harness:
         # Not the default folder, which other tests use too.
         self.fallback = folder / "fallback"
         self.out = CampaignPaths(folder / "out")
-        self._started: list[subprocess.Popen[str]] = []
+        self.started: list[subprocess.Popen[str]] = []
 
     def plan(self, text: str, name: str = "plan.yaml") -> Path:
         path = self.folder / name
@@ -92,7 +92,7 @@ class Harness:
             text=True,
             env={**ENVIRONMENT, "SEATRIAL_FALLBACK_DIR": str(self.fallback), **(env or {})},
         )
-        self._started.append(process)
+        self.started.append(process)
         return process
 
     def manifest(self) -> list[dict[str, str]]:
@@ -111,7 +111,7 @@ class Harness:
         return [child for child in descendants if any(word.partition(".")[0] == "seatrial" for word in child.cmdline())]
 
     def close(self) -> None:
-        for process in self._started:
+        for process in self.started:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.wait()

@@ -81,7 +81,7 @@ def start(harness: Harness, rank: int, port: int, *options: str) -> subprocess.P
         text=True,
         env={**ENVIRONMENT, "SEATRIAL_FALLBACK_DIR": str(harness.fallback)},
     )
-    harness._started.append(process)
+    harness.started.append(process)
     return process
 
 

@@ -261,7 +261,7 @@ def test_without_any_plan_it_is_said_what_to_do(campaign: Path, tmp_path: Path) 
         for one in (path, path.parent / "plans/small.json"):
             one.write_bytes(b"\0\xff{")
 
-    with pytest.raises(CampaignError, match=r"no plan in .* can be read: .*run the plan again into this folder"):
+    with pytest.raises(CampaignError, match=r"no plan in .*run the plan again"):
         damage.report_of(campaign, tmp_path / "out", "plan.json", both)
 
 

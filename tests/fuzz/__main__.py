@@ -59,7 +59,7 @@ def main() -> int:
     names = [args.target] if args.target else list(targets.all_targets())
     began_m, workers = time.monotonic(), min(os.cpu_count() or 1, len(names))
     with ThreadPoolExecutor(workers) as pool:
-        outcomes = list(pool.map(lambda name: _fuzz(name, engine, args.seconds * workers / len(names), args.output), names))
+        outcomes = list(pool.map(lambda name: fuzz_target(name, engine, args.seconds * workers / len(names), args.output), names))
     crashes = sum(len(one.crashes) for one in outcomes)
     head = {"fuzz": engine, "seconds": round(time.monotonic() - began_m, 1), "targets": len(names)}
     print(json.dumps({**head, "runs": sum(one.runs for one in outcomes), "crashes": crashes}))
@@ -80,7 +80,7 @@ def _parse_args() -> argparse.Namespace:
     return args
 
 
-def _fuzz(name: str, engine: str, seconds: float, output: Path) -> Outcome:
+def fuzz_target(name: str, engine: str, seconds: float, output: Path) -> Outcome:
     """In its own process: the engine ends its process, and a crash of the interpreter counts too."""
     output.mkdir(parents=True, exist_ok=True)
     for old in output.glob(f"{engines.slug(name)}-*"):

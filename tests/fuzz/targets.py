@@ -19,13 +19,14 @@ from seatrial.analyse.measure import measure_run
 from seatrial.analyse.telemetry_summary import WindowSpan, telemetry_figures
 from seatrial.campaign.lock import read_owner
 from seatrial.collect.attempt_files import read_outcome, read_plan, read_record, read_spec, read_telemetry_account, recovered_cautions
-from seatrial.collect.attempts import alarm_cautions, read_campaign, read_plans
+from seatrial.collect.attempts import alarm_cautions, preflight_cautions, read_campaign, read_plans
 from seatrial.collect.event_steps import read_event_steps
 from seatrial.collect.events import read_block, read_block_by_line
 from seatrial.collect.logs.diagnosis import diagnose
 from seatrial.collect.logs.launcher_log import read_arrivals, read_seed_lines, stamped_lines
 from seatrial.collect.manifest import append_manifest, read_manifest
 from seatrial.collect.original.translate import translate
+from seatrial.collect.run_health import read_health, read_slow_signs
 from seatrial.collect.stacks import main_frame, read_stacks
 from seatrial.collect.steps import read_log_steps, read_steps
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, read_sample_file
@@ -34,10 +35,12 @@ from seatrial.core import text as units
 from seatrial.core.errors import SeatrialError
 from seatrial.core.log_lines import TimedPattern
 from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.machine.processes import ProcessTree, read_oom_kills, read_process
 from seatrial.machine.secrets import mask_argv, mask_text
 from seatrial.machine.software import parse_status
+from seatrial.machine.telemetry import HostTelemetry
 from seatrial.observe.log_progress import LogProgressReader
-from seatrial.observe.progress import ProgressReader
+from seatrial.observe.progress import ProgressReader, latest_rss_bytes
 from seatrial.plan.from_command import mapping_from_command
 from seatrial.plan.load import load_plan, parse_scalars, plan_from_mapping
 from seatrial.plan.resolve import resolve_plan
@@ -46,7 +49,7 @@ from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import AgentOrder, AgentReport
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import LiveState
-from seatrial.records.telemetry import TelemetryTables
+from seatrial.records.telemetry import HOST_COLUMNS, TelemetryTables
 from seatrial.results.diagnose import diagnose_logs, find_logs
 from seatrial.results.recompute import recompute
 from tests.fuzz import scratch
@@ -159,6 +162,8 @@ def logs_of_known_formats(data: bytes) -> None:
     attempt = stored_attempt("logs")
     _written(paths_of(attempt).launcher_log, data)
     measure_run(attempt, read_steps(attempt))
+    assert read_health(attempt, 2).tracebacks >= 0
+    read_slow_signs(attempt, {})
     LogProgressReader(attempt.spec, paths_of(attempt)).read()
 
 
@@ -224,6 +229,8 @@ def telemetry(data: bytes) -> None:
     found = TelemetryTables(gpu=read_sample_file(path, GPU_READ).table, host=read_sample_file(path, HOST_READ).table)
     figures = telemetry_figures(found, None, WindowSpan(samples=100.0))
     assert all(math.isfinite(cell) for cell in figures.values() if isinstance(cell, float))
+    rss_bytes = latest_rss_bytes(path)
+    assert rss_bytes is None or 0 <= rss_bytes < 2**63
 
 
 def records(data: bytes) -> None:
@@ -247,6 +254,25 @@ def reports_of_the_agent(data: bytes) -> None:
 
 def alarms(data: bytes) -> None:
     list(alarm_cautions("run", _written(scratch.folder() / "alarms" / "alarms.jsonl", data)))
+
+
+def preflight(data: bytes) -> None:
+    list(preflight_cautions(_written(scratch.folder() / "preflight" / "preflight.json", data)))
+
+
+def files_of_the_kernel(data: bytes) -> None:
+    """The same text in every file of /proc that is read."""
+    proc = scratch.folder() / "proc"
+    for name in ("7/stat", "self/cgroup", "vmstat", "memory.events", "loadavg", "meminfo", "stat", "diskstats", "net/dev"):
+        _written(proc / name, data)
+    process = read_process(str(proc), 7)
+    assert process is None or (process.parent >= 0 and process.cpu_s >= 0)
+    ProcessTree(7, proc).read()
+    assert all(count >= 0 for count in read_oom_kills(proc, proc).values())
+    seconds = iter((100.0, 102.0, 104.0))
+    telemetry = HostTelemetry(1, proc=proc, sys=proc, shm=proc, monotonic=lambda: next(seconds))
+    for _ in range(2):
+        assert set(telemetry.sample()) <= set(HOST_COLUMNS)
 
 
 def stacks(data: bytes) -> None:
@@ -368,6 +394,15 @@ def all_targets() -> dict[str, Target]:
         "records": Target(records, record_text),
         "reports of the agent": Target(reports_of_the_agent, (b'{"kind": "gone", "t": 1.5, "killed": 2}',)),
         "alarms": Target(alarms, (b'{"kind": "spike", "ratio": 2.5, "text": "steps take 50 ms"}\n',)),
+        "preflight": Target(preflight, (b'[{"name": "ssh", "ok": false, "found": "no", "fix": "x", "refuses": true}]', b"[1, {}]")),
+        "files of the kernel": Target(
+            files_of_the_kernel,
+            (
+                b"7 (a) R) S 3 7 7 0 -1 0 0 0 0 0 100 50 20 10 20 0 4 0 9876 8192 25 0",
+                b"oom_kill 7\n0::/a\nMemTotal: 1000 kB\nMemAvailable: x kB\ncpu  1 2 3 4 5 6 7 8 0 0\n",
+                b"   8  0 sda 1 2 3 4 5 6 7 8 9 10 11\n  eth0: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n",
+            ),
+        ),
         "stacks": Target(stacks, (stack,)),
         "owner and plans": Target(owner_and_plans, (b'{"pid": 1, "host": "a", "token": "b", "since_t": 2.0}',)),
         "secrets": Target(secrets, (b"HF_TOKEN=hf_abcdefghij --password x https://me:pw@host/a",)),

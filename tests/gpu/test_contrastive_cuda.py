@@ -209,7 +209,7 @@ def test_the_graphed_text_encoder_also_with_padding_and_more_shapes_than_it_capt
         with torch.no_grad():
             for _ in range(2):
                 torch.testing.assert_close(graphed(ids, mask), model.plain_text_encoder(ids, mask), rtol=1e-4, atol=1e-4)
-    graphed._captured.update({(0, number): None for number in range(MAX_SHAPES)})
+    graphed.captured.update({(0, number): None for number in range(MAX_SHAPES)})
     with torch.no_grad():
         ids = torch.randint(5, VOCABULARY, (7, tokens), device=CUDA)
         torch.testing.assert_close(

@@ -133,7 +133,7 @@ def trained(folder: Path, name: str, **more: Any) -> tuple[dict[str, Any], Any]:
 @pytest.mark.usefixtures("no_launcher")
 def test_the_trainers_captured_steps_have_the_losses_of_plain_ones(tmp_path: Path) -> None:
     (plain, _), (graphed, trainer) = trained(tmp_path, "plain", cuda_graph=False), trained(tmp_path, "graphed", cuda_graph=True)
-    assert trainer._graphed is not None and trainer._graphed.is_captured
+    assert trainer.graphed is not None and trainer.graphed.is_captured
     assert len(graphed["losses"]) == 2 and graphed["losses"][-1] < graphed["losses"][0]
     assert graphed["losses"] == pytest.approx(plain["losses"], rel=2e-2)
 

@@ -41,7 +41,7 @@ def test_a_crash_is_exit_code_one_and_counted(tmp_path: Path, monkeypatch: pytes
     def fuzzed(name: str, engine: str, seconds: float, output: Path) -> command.Outcome:
         return command.Outcome(runs=7, crashes=[output / "x"] if name == "planted one" else [])
 
-    monkeypatch.setattr(command, "_fuzz", fuzzed)
+    monkeypatch.setattr(command, "fuzz_target", fuzzed)
     monkeypatch.setattr(sys, "argv", ["fuzz", "--seconds", "1", "--engine", "hypothesis", "--output", str(tmp_path)])
     assert command.main() == 1
     told = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
+from seatrial.probe import Probe  # noqa: E402
 from seatrial.probe.hf import SeatrialCallback, can_have_hooks  # noqa: E402
 
 
@@ -72,19 +73,19 @@ def test_every_step_is_recorded(tmp_path):
     assert (span["name"], span["span_ms"]) == ("data", pytest.approx(steps[0]["data_wait_ms"], abs=50)), "until the first batch"
 
 
-def test_a_training_that_fails_writes_no_stop(tmp_path):
+def test_a_training_that_fails_writes_no_stop(tmp_path, monkeypatch):
     class Bomb(transformers.TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 3:
                 raise RuntimeError("boom")
 
-    callback = SeatrialCallback(tmp_path / "run")
-    trainer = _trainer(tmp_path, callback)
+    opened: list[Probe] = []
+    monkeypatch.setattr("seatrial.probe.hf.Probe", lambda *given: opened.append(Probe(*given)) or opened[-1])
+    trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
     trainer.add_callback(Bomb())
     with pytest.raises(RuntimeError, match="boom"):
         trainer.train()
-    probe = callback._probe
-    assert probe is not None
+    (probe,) = opened
     with pytest.raises(RuntimeError, match="boom"), probe:
         raise RuntimeError("boom")
     assert len(events(tmp_path / "run", "step")) == 3

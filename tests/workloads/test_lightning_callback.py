@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.probe.writer import HeartbeatThread
 from tests.harness import skip_without
 from tests.workloads.ranks import events
 
@@ -79,10 +80,17 @@ def test_manual_optimization_is_recorded_too(fit: Any, tmp_path: Path) -> None:
     assert {step["loss"] for step in steps} == {None}
 
 
-def test_a_halt_ends_the_training_cleanly(fit: Any, tmp_path: Path) -> None:
+def test_a_halt_ends_the_training_cleanly(fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lightning.pytorch.callbacks import Callback
 
-    run = tmp_path / "run"
+    run, threads = tmp_path / "run", list[HeartbeatThread]()
+
+    class Recorded(HeartbeatThread):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            threads.append(self)
+
+    monkeypatch.setattr("seatrial.probe.writer.HeartbeatThread", Recorded)
 
     class Harness(Callback):  # type: ignore[misc]
         """Requests a halt during the second step, and makes the probe read it."""
@@ -90,7 +98,7 @@ def test_a_halt_ends_the_training_cleanly(fit: Any, tmp_path: Path) -> None:
         def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
             if trainer.global_step == 1:
                 (run / "halt.json").write_text(json.dumps({"attempt": 1, "at_step": 3, "reason": "enough"}))
-                trainer.callbacks[0]._probe._writer._poll_halt()
+                threads[0].tick()
 
     trainer = fit(Harness(), min_epochs=5, min_steps=50, max_steps=60, val_check_interval=8)
     assert trainer.global_step == 3

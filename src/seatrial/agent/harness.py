@@ -137,9 +137,11 @@ class HarnessPipe:
 _target: list[Harness] = []
 
 
-def set_report_target(harness: Harness) -> None:
-    """Reports go there from now on; before, to standard output."""
-    _target[:] = [harness]
+def set_report_target(harness: Harness | None) -> Harness | None:
+    """Reports go there from now on; before, and after None, to standard output. Returns the target until now."""
+    before = _target[0] if _target else None
+    _target[:] = [harness] if harness is not None else []
+    return before
 
 
 def send_report(kind: str, **facts: Any) -> None:

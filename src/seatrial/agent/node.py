@@ -60,7 +60,7 @@ def run_node_agent(path: Path) -> int:
                 client = ControlClient.connect(call, hello, clock.now, is_own=own_address_test(call.network_stack))
                 connection = HarnessConnection(client, call.node)
                 starter.close()
-                _kill_leftovers(call, connection, clock)
+                clear_host(call, connection, clock)
                 port.reserve()
                 return _obey(connection, call, clock, port.problem)
         except CallError as error:
@@ -95,7 +95,8 @@ def describe_node() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "addresses": addresses}
 
 
-def _kill_leftovers(call: AgentEndpoint, connection: HarnessConnection, clock: SuspendAwareClock) -> None:
+def clear_host(call: AgentEndpoint, connection: HarnessConnection, clock: SuspendAwareClock) -> None:
+    """Kill what earlier attempts left here, while the harness wants this node."""
     # Checked before each scan: once the harness has given this attempt up, the next may run here.
     killed = kill_leftovers(Path(call.campaign), Path(call.attempt), lambda: connection.is_wanted(clock.now()))
     if killed:

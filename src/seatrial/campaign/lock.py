@@ -184,7 +184,7 @@ def hold_lock(paths: CampaignPaths, warn: Callable[[str], None] = log.warning, c
             present = stored_owner(paths)
             if present is not None and present.token != owner.token:
                 raise CampaignError(_in_use(paths, present))
-        heartbeat = _Heartbeat(paths, owner)
+        heartbeat = OwnerHeartbeat(paths, owner)
         try:
             heartbeat.start()
             yield owner
@@ -193,7 +193,7 @@ def hold_lock(paths: CampaignPaths, warn: Callable[[str], None] = log.warning, c
             _release(paths, owner)
 
 
-class _Heartbeat:
+class OwnerHeartbeat:
     """Raises the heartbeat in `.owner.json` while the owner lives. A disk that takes nothing ends nothing."""
 
     def __init__(self, paths: CampaignPaths, owner: Owner, every_s: float = HEARTBEAT_S) -> None:

@@ -78,6 +78,11 @@ class TrackerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._mark = uuid.uuid4().hex
 
+    @property
+    def pid(self) -> int | None:
+        """None before it is started, and after it was killed."""
+        return None if self._process is None else self._process.pid
+
     def ask(self, request: dict[str, str], limit_s: float, stop_requested: StopRequested = never) -> Answer:
         """The answer within `limit_s`, or less where `stop_requested`; else the reason for none."""
         try:
@@ -207,10 +212,12 @@ class Tracking:
     earlier: int = 0
     """Runs that were finished before this invocation, and so are not sent by it."""
     stop_requested: StopRequested = never
-    _trackers: dict[str, _Tracker] = field(default_factory=dict)
+    process_of: Callable[[str, CampaignPaths], TrackerProcess] = TrackerProcess
+    """The process of one tracker; tests pass their own."""
+    _trackers: dict[str, _Tracker] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._trackers = {name: _Tracker(process=TrackerProcess(name, self.paths)) for name in self.names}
+        self._trackers = {name: _Tracker(process=self.process_of(name, self.paths)) for name in self.names}
 
     def __enter__(self) -> Tracking:
         return self

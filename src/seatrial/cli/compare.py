@@ -312,7 +312,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "added_t": row.added_t,
         "taken_t": compared.taken_t,
         "runs": len(compared.runs),
-        **_throughput(compared),
+        **row_throughput(compared),
         "failed_runs": compared.failed_runs,
         "machine": compared.machine,
         "code": compared.code,
@@ -320,7 +320,7 @@ def _plain(row: Row) -> dict[str, Any]:
     }
 
 
-def _throughput(compared: ComparedGroup) -> dict[str, Any]:
+def row_throughput(compared: ComparedGroup) -> dict[str, Any]:
     """The metric that `compare` would use: the mean over the runs, and its unit."""
     from seatrial.analyse.ranking import METRICS
     from seatrial.analyse.stability import THROUGHPUT

@@ -128,9 +128,9 @@ def doctor(
     if place_kind == SLURM and not fast and not any(_count((section,), REFUSED) for section in sections):
         sections = (*without_unknown_folder(sections), *_try_jobs(need))
     examined = examine_by_ssh(need, place, fast=fast) if place else None
-    _print_sections(console, sections)
+    print_sections(console, sections)
     if examined is not None:
-        _print_hosts(console, examined)
+        print_hosts(console, examined)
     elif later := nodes_checked_later(need):
         console.print(later, soft_wrap=True)
     failed = failed_checks(examined) if examined else ()
@@ -160,7 +160,7 @@ def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequen
     if any(spec.place.kind == PERNODE for spec in need.runs):
         console.print("warm-up of this machine only: there is no ssh to the other nodes, so type the same command on each", soft_wrap=True)
     warmed = tuple(Section(subject=f"warm-up on {host}", checks=checks) for host, checks in warm_hosts(need, place).items())
-    _print_sections(console, warmed)
+    print_sections(console, warmed)
     return warmed
 
 
@@ -240,7 +240,7 @@ def nodes_checked_later(need: Need) -> str:
     return f"nodes: all {nodes} are checked when the campaign starts, by the command that runs on each of them" if nodes else ""
 
 
-def _print_sections(console: Console, sections: Sequence[Section]) -> None:
+def print_sections(console: Console, sections: Sequence[Section]) -> None:
     """One line per check; for failed ones also the later error and the fix."""
     from rich.text import Text
 
@@ -273,14 +273,14 @@ def _wrap(head: str, text: str, indent: str, width: int) -> list[str]:
     return wrapper.wrap(text) or [head.rstrip()]
 
 
-def _print_hosts(console: Console, examined: HostsExamined) -> None:
+def print_hosts(console: Console, examined: HostsExamined) -> None:
     """The table, and below it what failed."""
     from rich.text import Text
 
     for line, worst in host_table(examined, _marks(console), max(NARROWEST, console.width)):
         shown = line if can_encode(line, console.encoding) else line.replace(NOT_CHECKED, ".")
         console.print(Text(shown, style=STYLES[worst]), soft_wrap=True)
-    _print_sections(console, failed_checks(examined))
+    print_sections(console, failed_checks(examined))
 
 
 def host_table(examined: HostsExamined, marks: Mapping[str, str], width: int) -> Iterator[tuple[str, str]]:

@@ -235,7 +235,7 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     _print_criteria(console, campaign)
     _print_estimate(console, campaign, paths, done)
     warn_of_impossible_criteria(campaign, console)
-    _print_refusals(console, campaign)
+    print_refusals(console, campaign)
     return 0
 
 
@@ -393,7 +393,7 @@ def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
     console.print(text)
 
 
-def _print_refusals(console: Console, plan: CampaignPlan) -> None:
+def print_refusals(console: Console, plan: CampaignPlan) -> None:
     from seatrial.campaign.preflight import local_checks
     from seatrial.preflight.definitions import NOT_ASKED, need_of
 

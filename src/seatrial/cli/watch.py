@@ -224,7 +224,7 @@ def _lines(attempt: AttemptPaths, node: str | None, follow: bool) -> Iterator[tu
         # Asked before reading, so that nothing written before the end is missed.
         over = _is_over(attempt) if follow else True
         for host, path in _log_files(attempt, node, required=over):
-            yield from ((host, line) for line in _new_lines(path, read, whole_only=not over))
+            yield from ((host, line) for line in new_lines(path, read, whole_only=not over))
         if over:
             return
         time.sleep(FOLLOW_POLL_S)
@@ -242,7 +242,7 @@ def _log_files(attempt: AttemptPaths, node: str | None, *, required: bool) -> li
     return chosen
 
 
-def _new_lines(path: Path, read: dict[Path, int], *, whole_only: bool) -> Iterator[str]:
+def new_lines(path: Path, read: dict[Path, int], *, whole_only: bool) -> Iterator[str]:
     """What was written since the last turn; a line without its end waits for it, as long as more may come."""
     if not path.exists():
         return

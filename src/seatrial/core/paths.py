@@ -41,7 +41,7 @@ _ATTEMPT = re.compile(ATTEMPT_NAME)
 _ALLOCATION = re.compile(r"allocation-(\d+)")
 
 
-class _InFolder:
+class InFolder:
     """Descriptor: the path of this name in the owner's folder."""
 
     def __init__(self, name: str) -> None:
@@ -58,12 +58,12 @@ class JobPaths:
 
     folder: Path
 
-    job = _InFolder("job.json")
-    job_order = _InFolder("job_order.json")
-    job_script = _InFolder("job.sbatch")
-    job_log = _InFolder("job.log")
-    job_start = _InFolder("job_start.json")
-    job_stop = _InFolder("job_stop.json")
+    job = InFolder("job.json")
+    job_order = InFolder("job_order.json")
+    job_script = InFolder("job.sbatch")
+    job_log = InFolder("job.log")
+    job_start = InFolder("job_start.json")
+    job_stop = InFolder("job_stop.json")
 
     @property
     def campaign(self) -> Path:
@@ -75,7 +75,7 @@ class JobPaths:
 class AllocationPaths(JobPaths):
     """A job that holds its nodes for one run after another. Its attempts are in the folders of their runs."""
 
-    job_end = _InFolder("job_end.json")
+    job_end = InFolder("job_end.json")
 
     @property
     def number(self) -> int:
@@ -87,38 +87,38 @@ class AllocationPaths(JobPaths):
 class AttemptPaths(JobPaths):
     """One attempt of one run."""
 
-    spec = _InFolder("spec.json")
-    settings = _InFolder("settings.json")
-    command = _InFolder("command.sh")
-    activation = _InFolder("activate.sh")
-    agent_order = _InFolder("agent.json")
-    agent_log = _InFolder("agent.log")
-    call = _InFolder("call.json")
-    start_log = _InFolder("start.log")
-    environment = _InFolder("environment.json")
-    provenance = _InFolder("provenance.json")
-    launcher_log = _InFolder("launcher.log")
-    arrivals = _InFolder("launcher_arrivals.csv")
-    rank_logs = _InFolder("ranks")
-    train_log = _InFolder("train.log")
-    resolved_config = _InFolder("resolved_config.yaml")
-    run_context = _InFolder("run_context.json")
-    checkpoints = _InFolder("checkpoints")
-    resume = _InFolder("resume.json")
-    gpu_telemetry = _InFolder("gpu_telemetry.csv")
-    host_telemetry = _InFolder("host_telemetry.csv")
-    telemetry = _InFolder("telemetry.json")
-    alarms = _InFolder("alarms.jsonl")
-    halt = _InFolder("halt.json")
-    watchdog_halt = _InFolder(".HALT")
-    stacks = _InFolder("stacks")
-    recovered = _InFolder("recovered.json")
-    nodes_record = _InFolder("nodes.json")
-    observed_ranks = _InFolder("observed_ranks.json")
-    nodes = _InFolder("nodes")
-    hostfile = _InFolder("hostfile")
-    job_outcome = _InFolder("job_outcome.json")
-    outcome = _InFolder("outcome.json")
+    spec = InFolder("spec.json")
+    settings = InFolder("settings.json")
+    command = InFolder("command.sh")
+    activation = InFolder("activate.sh")
+    agent_order = InFolder("agent.json")
+    agent_log = InFolder("agent.log")
+    call = InFolder("call.json")
+    start_log = InFolder("start.log")
+    environment = InFolder("environment.json")
+    provenance = InFolder("provenance.json")
+    launcher_log = InFolder("launcher.log")
+    arrivals = InFolder("launcher_arrivals.csv")
+    rank_logs = InFolder("ranks")
+    train_log = InFolder("train.log")
+    resolved_config = InFolder("resolved_config.yaml")
+    run_context = InFolder("run_context.json")
+    checkpoints = InFolder("checkpoints")
+    resume = InFolder("resume.json")
+    gpu_telemetry = InFolder("gpu_telemetry.csv")
+    host_telemetry = InFolder("host_telemetry.csv")
+    telemetry = InFolder("telemetry.json")
+    alarms = InFolder("alarms.jsonl")
+    halt = InFolder("halt.json")
+    watchdog_halt = InFolder(".HALT")
+    stacks = InFolder("stacks")
+    recovered = InFolder("recovered.json")
+    nodes_record = InFolder("nodes.json")
+    observed_ranks = InFolder("observed_ranks.json")
+    nodes = InFolder("nodes")
+    hostfile = InFolder("hostfile")
+    job_outcome = InFolder("job_outcome.json")
+    outcome = InFolder("outcome.json")
 
     def node(self, name: str) -> AttemptPaths:
         """What one host's agent writes, under the same names: launcher.log, ranks/, telemetry, stacks, agent.json, agent.log, command.sh.
@@ -200,7 +200,7 @@ class StagesPaths:
 
     folder: Path
 
-    stages = _InFolder("stages.json")
+    stages = InFolder("stages.json")
 
     def campaign(self, stage: str) -> CampaignPaths:
         return CampaignPaths(self.folder / stage)
@@ -216,39 +216,39 @@ class CampaignPaths:
 
     folder: Path
 
-    plan = _InFolder("plan.json")
-    plans = _InFolder("plans")
-    lock = _InFolder(".owner.lock")
-    owner = _InFolder(".owner.json")
-    identity = _InFolder(IDENTITY)
-    stop_request = _InFolder(".stop.json")
-    gate = _InFolder(".gate.json")
-    progress = _InFolder("progress.json")
-    recovered = _InFolder("recovered.json")
-    translation = _InFolder("translation.json")
-    preflight = _InFolder("preflight.json")
-    discovered = _InFolder("discovered_environment.json")
-    manifest = _InFolder("run_manifest.tsv")
-    timing_points = _InFolder("timing_points.csv")
-    eta_points = _InFolder("eta_points.csv")
-    per_run_metrics = _InFolder("per_run_metrics.csv")
-    group_summary = _InFolder("group_summary.csv")
-    ranked_groups = _InFolder("ranked_groups.csv")
-    skipped_runs = _InFolder("skipped_runs.tsv")
-    verdict = _InFolder("verdict.json")
-    summary_json = _InFolder("summary.json")
-    summary_md = _InFolder("summary.md")
-    summary_html = _InFolder("summary.html")
-    summary_pdf = _InFolder("summary.pdf")
-    charts = _InFolder("charts")
-    allocations = _InFolder("allocations")
-    best_config_json = _InFolder("best_config.json")
-    best_config_env = _InFolder("best_config.env")
-    best_overrides = _InFolder("best_overrides.txt")
-    tracking_log = _InFolder("tracking.log")
-    tensorboard = _InFolder("tensorboard")
-    mlruns = _InFolder("mlruns")
-    wandb = _InFolder("wandb")
+    plan = InFolder("plan.json")
+    plans = InFolder("plans")
+    lock = InFolder(".owner.lock")
+    owner = InFolder(".owner.json")
+    identity = InFolder(IDENTITY)
+    stop_request = InFolder(".stop.json")
+    gate = InFolder(".gate.json")
+    progress = InFolder("progress.json")
+    recovered = InFolder("recovered.json")
+    translation = InFolder("translation.json")
+    preflight = InFolder("preflight.json")
+    discovered = InFolder("discovered_environment.json")
+    manifest = InFolder("run_manifest.tsv")
+    timing_points = InFolder("timing_points.csv")
+    eta_points = InFolder("eta_points.csv")
+    per_run_metrics = InFolder("per_run_metrics.csv")
+    group_summary = InFolder("group_summary.csv")
+    ranked_groups = InFolder("ranked_groups.csv")
+    skipped_runs = InFolder("skipped_runs.tsv")
+    verdict = InFolder("verdict.json")
+    summary_json = InFolder("summary.json")
+    summary_md = InFolder("summary.md")
+    summary_html = InFolder("summary.html")
+    summary_pdf = InFolder("summary.pdf")
+    charts = InFolder("charts")
+    allocations = InFolder("allocations")
+    best_config_json = InFolder("best_config.json")
+    best_config_env = InFolder("best_config.env")
+    best_overrides = InFolder("best_overrides.txt")
+    tracking_log = InFolder("tracking.log")
+    tensorboard = InFolder("tensorboard")
+    mlruns = InFolder("mlruns")
+    wandb = InFolder("wandb")
 
     def chart_table(self, name: str) -> Path:
         """One of records.columns.CHART_TABLES."""
@@ -284,10 +284,10 @@ class OriginalPaths:
 
     folder: Path
 
-    manifest = _InFolder("run_manifest.tsv")
-    summary_json = _InFolder("summary.json")
-    host_telemetry = _InFolder("host_telemetry.csv")
-    translated = _InFolder("seatrial")
+    manifest = InFolder("run_manifest.tsv")
+    summary_json = InFolder("summary.json")
+    host_telemetry = InFolder("host_telemetry.csv")
+    translated = InFolder("seatrial")
 
     def set_aside_manifests(self) -> list[Path]:
         """Manifests that the driver kept when its header had changed, oldest first."""

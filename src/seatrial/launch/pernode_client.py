@@ -103,13 +103,14 @@ class PernodeClient:
         timeout_s: float = JOIN_TIMEOUT_S,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        answers: AnswerProcess | None = None,
     ) -> None:
         self._paths, self._node, self._digest, self._report, self._address = paths, node, digest, report, address
         self._timeout_s, self._monotonic, self._sleep = timeout_s, monotonic, sleep
         # This command may be suspended in its terminal, and node 0 is not to blame for that silence.
         self._clock = SuspendAwareClock()
         self._agents = StartedAgents(paths.folder)
-        self._answers = AnswerProcess()
+        self._answers = answers or AnswerProcess()
         self._connection: ControlClient | None = None
 
     def __enter__(self) -> PernodeClient:

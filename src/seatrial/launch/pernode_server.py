@@ -142,10 +142,10 @@ class QuestionRounds:
     Answers may come in any order; one to an earlier round is dropped.
     """
 
-    def __init__(self, first: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """`first` is node 0, where this process runs."""
+    def __init__(self, first: str, monotonic: Callable[[], float] = time.monotonic, here: AnswerProcess | None = None) -> None:
+        """`first` is node 0, where this process runs and `here` answers."""
         self._first, self._monotonic = first, monotonic
-        self._here = AnswerProcess()
+        self._here = here or AnswerProcess()
         self._number = 0
         self._sent_m = 0.0
         self._replies: dict[str, Reply] = {}
@@ -210,7 +210,9 @@ class PernodeServer:
         interface: str = "",
         timeout_s: float = JOIN_TIMEOUT_S,
         monotonic: Callable[[], float] = time.monotonic,
+        answers: AnswerProcess | None = None,
     ) -> None:
+        """`answers`: node 0's own to the doctor's questions."""
         self._paths, self._plan, self._digest, self._report, self._how_to_start = paths, plan, digest, report, how_to_start
         self._timeout_s, self._monotonic = timeout_s, monotonic
         self.nodes = node_names(nodes)
@@ -225,13 +227,13 @@ class PernodeServer:
         self._problems: dict[str, str] = {}
         self._logs: dict[str, str] = {}
         self._is_finished = False
-        self._questions = QuestionRounds(self.nodes[0], monotonic)
+        self._questions = QuestionRounds(self.nodes[0], monotonic, answers)
 
     def __enter__(self) -> PernodeServer:
         listening = _listen(self._port, listening_addresses(self._interface, self.master_addr))
         welcome = {"plan": self._plan, "digest": self._digest}
-        self._server = ControlServer(self._token, self.nodes[1:], welcome=lambda node: welcome, listening=listening, may_return=True)
-        self._server.__enter__()
+        self.connections = ControlServer(self._token, self.nodes[1:], welcome=lambda node: welcome, listening=listening, may_return=True)
+        self.connections.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -239,24 +241,28 @@ class PernodeServer:
             self.finish(_exit_code(error))
         finally:
             remove_server_file(self._paths, self._token)
-            self._server.close()
+            self.connections.close()
             self._questions.close()
 
     @property
     def port(self) -> int:
-        return self._server.port
+        return self.connections.port
+
+    def write_file(self) -> None:
+        """OUT/.gate.json, by which the other commands find this one."""
+        write_server_file(self._paths, self.addresses, self.port, self._token, self._plan)
 
     def wait_for_nodes(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Return when all have connected. KeyboardInterrupt when `is_stopped` first, RefusedError after the timeout."""
-        write_server_file(self._paths, self.addresses, self.port, self._token, self._plan)
+        self.write_file()
         until_m = self._monotonic() + self._timeout_s
         remind_at_m = self._monotonic()
         while missing := self.missing():
             if is_stopped():
                 self._report(f"stopped while waiting for {join_names(missing)}; nothing was run")
                 raise KeyboardInterrupt
-            if self._server.failed:
-                raise LaunchError(f"{join_names(missing)} cannot connect any more: {self._server.failed}")
+            if self.connections.failed:
+                raise LaunchError(f"{join_names(missing)} cannot connect any more: {self.connections.failed}")
             if self._monotonic() >= until_m:
                 raise RefusedError(self._timeout_text(missing))
             if self._monotonic() >= remind_at_m:
@@ -267,7 +273,7 @@ class PernodeServer:
     def wait_for_reconnect(self, is_stopped: Callable[[], bool] = lambda: False, timeout_s: float = REJOIN_TIMEOUT_S) -> None:
         """Before a run: give the user a while to restart a command that has ended. Once for each end, or every run would wait."""
         until_m = self._monotonic() + timeout_s
-        while (awaited := {*self.disconnected()} - self._given_up) and not self._server.failed:
+        while (awaited := {*self.disconnected()} - self._given_up) and not self.connections.failed:
             if self._monotonic() >= until_m or is_stopped():
                 break
             self._receive(POLL_S)
@@ -299,7 +305,7 @@ class PernodeServer:
             raise HostError(problem, host=node, cause=NOT_STARTED)
         self._problems.pop(node, None)
         self._logs[node] = str(log)
-        self._server.send(node, {"kind": "start", "argv": list(argv), "log": str(log)})
+        self.connections.send(node, {"kind": "start", "argv": list(argv), "log": str(log)})
 
     def problem(self, node: str) -> str:
         """Why the agent that was started there last can no longer connect; empty while it may."""
@@ -310,7 +316,7 @@ class PernodeServer:
     def ask(self, questions: Questions, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Reply]:
         """The reply of every node in `questions`, this one included (`records.launch.AskHosts`): how the doctor works without ssh."""
         rounds = self._questions
-        rounds.begin(questions, self._server.send)
+        rounds.begin(questions, self.connections.send)
         while rounds.is_pending(questions, self._hellos) and (left_s := rounds.left_s(timeout_s)) > 0:
             self._receive(left_s, rounds.fileno())
         return rounds.replies(questions, self._hellos, timeout_s)
@@ -320,14 +326,14 @@ class PernodeServer:
         if self._is_finished:
             return
         self._is_finished = True
-        self._server.send_all({"kind": "over", "code": code})
+        self.connections.send_all({"kind": "over", "code": code})
         until_m = self._monotonic() + LEAVE_TIMEOUT_S
         while self._hellos and self._monotonic() < until_m:
             self._receive(POLL_S)
 
     def _receive(self, timeout_s: float = 0.0, beside: int | None = None) -> None:
         """Handle messages of the nodes; wait for them, or until the file descriptor `beside` is readable."""
-        for node, message in self._server.wait(timeout_s, beside) if timeout_s else self._server.poll():
+        for node, message in self.connections.wait(timeout_s, beside) if timeout_s else self.connections.poll():
             self._handle(node, message)
 
     def _handle(self, node: str, message: Message) -> None:
@@ -342,7 +348,7 @@ class PernodeServer:
             # The agent of an earlier run, which ends while the next one starts, no longer matters.
             self._problems[node] = str(message.get("why"))
         elif kind == "answer":
-            self._questions.add_answer(node, message.get("n"), message.get("answer"), self._server.offset(node))
+            self._questions.add_answer(node, message.get("n"), message.get("answer"), self.connections.offset(node))
 
     def _connected(self, node: str, hello: Message) -> None:
         """A command with another plan is reported and not counted; it ends by itself."""

@@ -231,7 +231,7 @@ def find_abandoned_segments(
     candidates = [path for path in new if _is_own_file(path, newest_t)]
     # Listed after the segments, so that every creator is in the list. Without /proc nothing is known, so nothing is abandoned.
     pids = list_pids(proc)
-    if candidates and _another_agent_runs(pids, proc):
+    if candidates and another_agent_runs(pids, proc):
         candidates = [path for path in candidates if _CREATOR.match(path.name)]
     if not candidates or not pids:
         return []
@@ -240,7 +240,7 @@ def find_abandoned_segments(
     return [path for path, creator in creators.items() if str(path) not in used and not (creator and int(creator["pid"]) in pids)]
 
 
-def _another_agent_runs(pids: set[int], proc: Path) -> bool:
+def another_agent_runs(pids: set[int], proc: Path) -> bool:
     return any(AGENT_MODULE.encode() in read_cmdline(pid, proc) for pid in pids - {os.getpid()})
 
 

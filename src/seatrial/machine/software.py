@@ -142,7 +142,7 @@ def find_interpreter(argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, 
     is_own = is_own_interpreter(path) and variables == _relevant(os.environ)
     if is_own:
         return _own_interpreter()
-    return _query_interpreter(path, variables) if start else Interpreter(asked=False)
+    return query_interpreter(path, variables) if start else Interpreter(asked=False)
 
 
 def resolve_python(name: str, cwd: Path, search_path: str | None = None) -> str | None:
@@ -198,7 +198,7 @@ def _own_interpreter() -> Interpreter:
 
 
 @functools.cache
-def _query_interpreter(path: str, variables: tuple[tuple[str, str], ...]) -> Interpreter:
+def query_interpreter(path: str, variables: tuple[tuple[str, str], ...]) -> Interpreter:
     """Version and packages of another interpreter; one that does not answer is not queried again."""
     others = {name: value for name, value in os.environ.items() if name not in RELEVANT_VARIABLES}
     # In the root folder, because -c puts the current one first on the path and a user's json.py would be imported.

@@ -240,7 +240,7 @@ def look_from_nodes(need: Need, checks: Sequence[Check], call: Callable[..., slu
     folder = next(path for path in (output, *output.parents) if path.is_dir())
     trial = folder / f"{TRIAL_PREFIX}{secrets.token_hex(4)}"
     largest = max(need.jobs, key=lambda place: place.nodes)
-    seen = _look(largest, trial, list(needed), call)
+    seen = missing_on_nodes(largest, trial, list(needed), call)
     if not seen:
         names = ", ".join(dict.fromkeys(needed.values()))
         return [
@@ -281,7 +281,7 @@ def _needed_files(need: Need) -> dict[Path, str]:
     return dict(itertools.islice(found.items(), MOST_FILES))
 
 
-def _look(place: PlaceSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> dict[str, set[Path]]:
+def missing_on_nodes(place: PlaceSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> dict[str, set[Path]]:
     """Node → which of a file that was written a moment before and the `others` it does not see, for as many nodes as the job has, else for
     one that is free; empty where none was, or srun cannot be used here."""
     paths = [trial, *others]

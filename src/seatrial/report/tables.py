@@ -355,7 +355,7 @@ def _chosen(levels: list[list[MeasuredRun]], room: int) -> Iterator[MeasuredRun]
 
 def _by_level(results: CampaignResults, runs: list[MeasuredRun]) -> list[list[MeasuredRun]]:
     """The runs by how likely a reader is to want them."""
-    labels, named, seen = labels_of(results), _named(results), Counter[str]()
+    labels, named, seen = labels_of(results), named_in_findings(results), Counter[str]()
     levels: dict[int, list[MeasuredRun]] = {}
     for run in runs:
         label, group = labels.run(run.attempt.spec), labels.group(run.attempt.spec)
@@ -365,7 +365,7 @@ def _by_level(results: CampaignResults, runs: list[MeasuredRun]) -> list[list[Me
     return [levels[level] for level in sorted(levels)]
 
 
-def _named(results: CampaignResults) -> set[str]:
+def named_in_findings(results: CampaignResults) -> set[str]:
     """The subjects of failed findings."""
     found = (*results.verdict.findings, *results.verdict.statements)
     return {evidence.subject for finding in found if finding.verdict is Verdict.FAIL for evidence in finding.evidence}

@@ -118,7 +118,7 @@ MLFLOW_LONGEST_PARAM, MLFLOW_LONGEST_TAG = 6000, 5000
 MLFLOW_DATABASE = "mlflow.db"
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 # Set unless the user has set them: a server that is down is found in seconds, and MLflow sends no telemetry.
-_MLFLOW_ENVIRONMENT = {
+MLFLOW_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -131,7 +131,7 @@ class Mlflow:
     """One tracking store."""
 
     def __init__(self, client: Any, where: str, artifacts: Path | None) -> None:
-        self._client, self._where, self._artifacts = client, where, artifacts
+        self.client, self._where, self._artifacts = client, where, artifacts
         self._experiments: dict[str, str] = {}
 
     @property
@@ -145,7 +145,7 @@ class Mlflow:
             self._bring_up_to_date(found, run)
             return
         if found is not None:
-            self._client.delete_run(found.info.run_id)
+            self.client.delete_run(found.info.run_id)
         self._send_whole(experiment, run)
 
     def send_campaign(self, campaign: TrackedCampaign) -> None:
@@ -154,60 +154,60 @@ class Mlflow:
         tags = {KEY_TAG: campaign.key, **_mlflow_tags(campaign.tags)}
         if found is None:
             start_ms = int(campaign.started_t * 1000)
-            found = self._client.create_run(experiment, run_name=f"campaign {campaign.name}", start_time=start_ms, tags=tags)
-            self._client.set_terminated(found.info.run_id, "FINISHED")
+            found = self.client.create_run(experiment, run_name=f"campaign {campaign.name}", start_time=start_ms, tags=tags)
+            self.client.set_terminated(found.info.run_id, "FINISHED")
         for name, value in tags.items():
-            self._client.set_tag(found.info.run_id, name, value)
-        self._client.log_text(found.info.run_id, campaign.text, "summary.md")
+            self.client.set_tag(found.info.run_id, name, value)
+        self.client.log_text(found.info.run_id, campaign.text, "summary.md")
 
     def _send_whole(self, experiment: str, run: TrackedRun) -> None:
         from mlflow.entities import Metric, Param
 
         tags = {KEY_TAG: run.key, **_mlflow_tags(run.tags)}
-        created = self._client.create_run(experiment, run_name=run.name, start_time=int(run.started_t * 1000), tags=tags)
+        created = self.client.create_run(experiment, run_name=run.name, start_time=int(run.started_t * 1000), tags=tags)
         run_id = created.info.run_id
         for params in _chunks(
             [Param(_mlflow_name(key), str(value)[:MLFLOW_LONGEST_PARAM]) for key, value in run.params.items()], PARAMS_AT_ONCE
         ):
-            self._client.log_batch(run_id, params=params)
+            self.client.log_batch(run_id, params=params)
         ended_ms = int(run.ended_t * 1000)
         points = [
             (key, value, int(point.t * 1000), point.step) for point in (*run.steps, *run.telemetry) for key, value in point.values.items()
         ]
         figures = [(key, value, ended_ms, 0) for key, value in run.figures.items()]
         for metrics in _chunks([Metric(_mlflow_name(key), *rest) for key, *rest in (*points, *figures)], METRICS_AT_ONCE):
-            self._client.log_batch(run_id, metrics=metrics)
-        self._client.set_tag(run_id, COMPLETE_TAG, "true")
-        self._client.set_terminated(run_id, "FINISHED" if run.outcome == "ok" else "FAILED", end_time=ended_ms)
+            self.client.log_batch(run_id, metrics=metrics)
+        self.client.set_tag(run_id, COMPLETE_TAG, "true")
+        self.client.set_terminated(run_id, "FINISHED" if run.outcome == "ok" else "FAILED", end_time=ended_ms)
 
     def _bring_up_to_date(self, found: Any, run: TrackedRun) -> None:
         """Figures may change without a new run: the plan's window can."""
         for key, value in run.figures.items():
             if found.data.metrics.get(_mlflow_name(key)) != value:
-                self._client.log_metric(found.info.run_id, _mlflow_name(key), value)
+                self.client.log_metric(found.info.run_id, _mlflow_name(key), value)
         for key, text in _mlflow_tags(run.tags).items():
             if found.data.tags.get(key) != text:
-                self._client.set_tag(found.info.run_id, key, text)
+                self.client.set_tag(found.info.run_id, key, text)
 
     def _found(self, experiment: str, key: str) -> Any | None:
-        runs = self._client.search_runs([experiment], f"tags.`{KEY_TAG}` = '{key}'", max_results=1)
+        runs = self.client.search_runs([experiment], f"tags.`{KEY_TAG}` = '{key}'", max_results=1)
         return runs[0] if runs else None
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
-            known = self._client.get_experiment_by_name(name)
+            known = self.client.get_experiment_by_name(name)
             location = {"artifact_location": (self._artifacts / name).as_uri()} if self._artifacts else {}
-            self._experiments[name] = known.experiment_id if known else self._client.create_experiment(name, **location)
+            self._experiments[name] = known.experiment_id if known else self.client.create_experiment(name, **location)
         return self._experiments[name]
 
 
 def open_mlflow(campaign_folder: Path) -> Mlflow:
     """The user's own store, or one in the campaign's folder; queried once, so that one that is out of reach fails now."""
-    for name, value in _MLFLOW_ENVIRONMENT.items():
+    for name, value in MLFLOW_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     uri, artifacts = os.environ.get("MLFLOW_TRACKING_URI", ""), None
     if not uri:
-        uri, artifacts = _local_mlflow_store(CampaignPaths(campaign_folder).mlruns.absolute())
+        uri, artifacts = local_mlflow_store(CampaignPaths(campaign_folder).mlruns.absolute())
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
@@ -215,18 +215,18 @@ def open_mlflow(campaign_folder: Path) -> Mlflow:
     return Mlflow(client, uri, artifacts)
 
 
-def _local_mlflow_store(folder: Path) -> tuple[str, Path | None]:
+def local_mlflow_store(folder: Path) -> tuple[str, Path | None]:
     """A database where the whole of MLflow is installed, as newer versions want it; plain files for the small client, which has none."""
     refuse_links_out(folder)
     folder.mkdir(parents=True, exist_ok=True)
     database = folder / MLFLOW_DATABASE
-    if database.exists() or (_is_full_mlflow() and not any(folder.glob("*/meta.yaml"))):
+    if database.exists() or (is_full_mlflow() and not any(folder.glob("*/meta.yaml"))):
         return f"sqlite:///{database}", folder / "artifacts"
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     return folder.as_uri(), None
 
 
-def _is_full_mlflow() -> bool:
+def is_full_mlflow() -> bool:
     try:
         return bool(importlib.metadata.version("mlflow"))
     except importlib.metadata.PackageNotFoundError:
@@ -262,7 +262,7 @@ _WANDB_SETTINGS = {
     "x_save_requirements": False,
     "init_timeout": INIT_TIMEOUT_S,
 }
-_WANDB_ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true", "WANDB_START_METHOD": "thread"}
+WANDB_ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true", "WANDB_START_METHOD": "thread"}
 
 
 class Wandb:
@@ -322,7 +322,7 @@ class Wandb:
 
 
 def open_wandb(campaign_folder: Path) -> Wandb:
-    for name, value in _WANDB_ENVIRONMENT.items():
+    for name, value in WANDB_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import wandb
 

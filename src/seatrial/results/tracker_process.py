@@ -248,7 +248,7 @@ def _reason(error: BaseException) -> str:
     return reason if len(reason) <= MAX_REASON_CHARS else reason[: MAX_REASON_CHARS - 1] + "…"
 
 
-def _private_stdout() -> IO[str]:
+def private_stdout() -> IO[str]:
     """The stream for answers; everything else printed from now on goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -256,4 +256,4 @@ def _private_stdout() -> IO[str]:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], Path(sys.argv[2]), sys.stdin, _private_stdout())
+    serve(sys.argv[1], Path(sys.argv[2]), sys.stdin, private_stdout())

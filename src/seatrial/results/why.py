@@ -86,8 +86,8 @@ def _traced(
 ) -> TracedNumber:
     """`from_its_file`: the number comes from the file that the evidence names, where that exists."""
     kinds = raw_kinds(finding, evidence)
-    named = _named_files(paths.folder, evidence.file)
-    subjects = [] if named and from_its_file else [_files(_attempts_of(one, current), kinds) for one in _subjects(finding, evidence)]
+    named = named_files(paths.folder, evidence.file)
+    subjects = [] if named and from_its_file else [_files(_attempts_of(one, current), kinds) for one in subjects_of(finding, evidence)]
     # By turns, so that the first few show every subject.
     turns = chain.from_iterable(zip_longest(*subjects, _baseline_files(finding, evidence, kinds)))
     files = [file for file in (*named, *turns) if file is not None and file.is_file()]
@@ -95,7 +95,7 @@ def _traced(
     return TracedNumber(evidence=evidence, computed=how_computed(finding, evidence), raw=tuple(dict.fromkeys(relative)))
 
 
-def _subjects(finding: Finding, evidence: Evidence) -> list[str]:
+def subjects_of(finding: Finding, evidence: Evidence) -> list[str]:
     """The runs and groups whose files the number comes from: of baseline and candidate for a comparison, of all points for a scaling."""
     if not compares_groups(finding, evidence) or finding.criterion is None:
         return [evidence.subject]
@@ -124,7 +124,7 @@ def _baseline_files(finding: Finding, evidence: Evidence, kinds: Sequence[Raw]) 
     return _files(_attempts_of(group, attempts), kinds)
 
 
-def _named_files(folder: Path, file: str) -> list[Path]:
+def named_files(folder: Path, file: str) -> list[Path]:
     """The files of an attempt that an evidence names, which may be `events_rank*.jsonl`; none for a table, or a path outside."""
     path = Path(file)
     if len(path.parts) < 2 or path.is_absolute() or ".." in path.parts:
@@ -181,12 +181,12 @@ def recompute_finding(paths: CampaignPaths, recorded: Finding) -> Recomputed:
     results = gather_results(paths, allow_confounded=allowed)
     verdict = results.verdict
     found = next((finding for finding in (*verdict.findings, *verdict.statements) if finding.id == recorded.id), None)
-    differences = list(_differences(recorded, found)) if found else [f"the runs' files give no finding '{recorded.id}' any more"]
+    differences = list(finding_differences(recorded, found)) if found else [f"the runs' files give no finding '{recorded.id}' any more"]
     differences += _table_differences(paths, results, recorded)
     return Recomputed(finding=found, differences=tuple(dict.fromkeys(differences)), runs=sum(run.attempt.current for run in results.runs))
 
 
-def _differences(recorded: Finding, found: Finding) -> Iterator[str]:
+def finding_differences(recorded: Finding, found: Finding) -> Iterator[str]:
     if recorded.verdict is not found.verdict:
         yield f"verdict: recorded {recorded.verdict.value}, the files give {found.verdict.value}"
     if not recorded.evidence and not found.evidence and _NUMBER.findall(recorded.text) != _NUMBER.findall(found.text):

@@ -28,11 +28,11 @@ MAX_NAMED = 8
 
 def dump_stacks(paths: AttemptPaths, ranks: Sequence[RankProcess]) -> str:
     """The stacks of every rank; how each was taken, in one line."""
-    foreign = [rank for rank in ranks if not _writes_here(paths, rank)]
+    foreign = [rank for rank in ranks if not writes_here(paths, rank)]
     ranks = [rank for rank in ranks if rank not in foreign]
     # Before any of them is asked: a rank may answer at once.
     sizes = {rank: size_bytes(paths.rank_stack(rank.rank)) for rank in ranks}
-    asked = [rank for rank in ranks if _ask(rank)]
+    asked = [rank for rank in ranks if ask(rank)]
     deadline = time.monotonic() + SIGNAL_TIMEOUT_S
     while asked and time.monotonic() < deadline and not all(_grew(paths, rank, sizes[rank]) for rank in asked):
         time.sleep(QUIET_S)
@@ -45,10 +45,10 @@ def dump_stacks(paths: AttemptPaths, ranks: Sequence[RankProcess]) -> str:
 
 def signal_ranks(paths: AttemptPaths, ranks: Sequence[RankProcess], name: str) -> list[int]:
     """Send TERM or KILL; the pids that got it."""
-    return [rank.pid for rank in ranks if _writes_here(paths, rank) and _send(rank, int(signal.Signals[f"SIG{name}"]))]
+    return [rank.pid for rank in ranks if writes_here(paths, rank) and _send(rank, int(signal.Signals[f"SIG{name}"]))]
 
 
-def _writes_here(paths: AttemptPaths, rank: RankProcess) -> bool:
+def writes_here(paths: AttemptPaths, rank: RankProcess) -> bool:
     own = [path.resolve() for path in (paths.heartbeat(rank.rank), paths.events(rank.rank))]
     process = PROC / str(rank.pid)
     with contextlib.suppress(OSError):
@@ -70,7 +70,7 @@ def _is_written(process: Path, handle: str) -> bool:
     return False
 
 
-def _ask(rank: RankProcess) -> bool:
+def ask(rank: RankProcess) -> bool:
     number = signal_number(rank.signal)
     return number is not None and catches_signal(rank.pid, number) and _send(rank, number)
 

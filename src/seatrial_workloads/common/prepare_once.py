@@ -204,7 +204,7 @@ class _Lock:
     @staticmethod
     def acquire(folder: Path, timing: Timing) -> _Lock | None:
         """None where another, living owner has it."""
-        path, owner = _lock_path(folder), _this_process()
+        path, owner = _lock_path(folder), this_process()
         if _create(path, owner):
             return _Lock(path, owner, timing)
         holder = _read_owner(path)
@@ -292,7 +292,7 @@ def _remove_stale(path: Path, holder: Owner | None, heartbeat: tuple[int, int] |
 
 @contextlib.contextmanager
 def _claimed(claim: Path) -> Iterator[bool]:
-    me = _this_process()
+    me = this_process()
     if not _create(claim, me):
         holder = _read_owner(claim)
         # A claimant that died in between, or one that never wrote its name, leaves the claim to the next; its window is a few calls long.
@@ -330,7 +330,7 @@ def _read_owner(path: Path) -> Owner | None:
         return None
 
 
-def _this_process() -> Owner:
+def this_process() -> Owner:
     return Owner(token=uuid.uuid4().hex, host=os.uname().nodename, machine=_machine(), pid=os.getpid(), started=_start_time("self"))
 
 

@@ -56,7 +56,7 @@ def shared_start_name(env: Mapping[str, str], pattern: str = "%Y%m%d-%H%M%S") ->
 
 # Cached for the life of the process: the process group then reuses the store that already listens there.
 @functools.cache
-def _store_at(address: str, port: int, hosts_store: bool) -> Any:
+def store_at(address: str, port: int, hosts_store: bool) -> Any:
     from torch.distributed import TCPStore
 
     return TCPStore(address, port, is_master=hosts_store, wait_for_workers=False, multi_tenant=True)
@@ -66,7 +66,7 @@ def _start_t_of_rank_0(address: str, port: int, rank: int, hosts_store: bool, re
     """Rank 0's time, through the rendezvous store."""
     key = f"seatrial/start_t/{restart}"
     try:
-        store = _store_at(address, port, hosts_store)
+        store = store_at(address, port, hosts_store)
         # The first value stays: a folder name may contain the time twice.
         start_t = store.compare_set(key, "", repr(time.time())) if rank == 0 else store.get(key)
     except RuntimeError as error:

@@ -43,10 +43,10 @@ Result = dict[str, Any]
 
 
 def main(argv: list[str]) -> None:
-    _end_with_parent()
+    end_with_parent()
     known = {field.name for field in fields(Settings)}
     runs = [Settings(**{name: value for name, value in given.items() if name in known}) for given in json.loads(argv[-1])]
-    actions = [("compile", lambda: compile_once(runs[0]))] if argv[0] == ALONE else _actions(runs)
+    actions = [("compile", lambda: compile_once(runs[0]))] if argv[0] == ALONE else warm_actions(runs)
     results = [_timed(what, action) for what, action in actions]
     print(json.dumps({"results": results}), flush=True)
     # Libraries that were loaded for a moment may hang in their own exit handlers.
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
     os._exit(0)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """The doctor may be interrupted while a compiler runs: end that too, and release the lock of the build, on which a run would wait."""
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -67,7 +67,7 @@ def _end_with_parent() -> None:
     set_parent_death_signal(signal.SIGTERM)
 
 
-def _actions(runs: list[Settings]) -> Iterator[tuple[str, Callable[[], tuple[bool, str]]]]:
+def warm_actions(runs: list[Settings]) -> Iterator[tuple[str, Callable[[], tuple[bool, str]]]]:
     """What there is to do for these runs, each once."""
     for torch_adam, device in sorted({(run.torch_adam, run.device) for run in runs if run.engine == "deepspeed"}, key=str):
         yield "ops", lambda torch_adam=torch_adam, device=device: build_ops(torch_adam, device)

@@ -210,7 +210,7 @@ def prepare_tree(request: Request, done: PrepareProgress) -> None:
         if to_do:
             # The manifest marks a complete tree, so it is removed until the end.
             request.manifest_path.unlink(missing_ok=True)
-        _convert_all(request, to_do, paths, done)
+        convert_all(request, to_do, paths, done)
         _write_tables(request, paths, done)
     done.duration_s = time.monotonic() - began_m
 
@@ -269,7 +269,7 @@ def _to_do(request: Request, found: TreeFiles, paths: TreePaths, done: PreparePr
     return to_do
 
 
-def _convert_all(request: Request, to_do: Mapping[str, Source], paths: TreePaths, done: PrepareProgress) -> None:
+def convert_all(request: Request, to_do: Mapping[str, Source], paths: TreePaths, done: PrepareProgress) -> None:
     act = ConvertOne(request.input_root, request.output_root, request.conversion)
     with (
         progress("preparing", len(to_do), request.log_every, quiet=request.quiet) as advance,

@@ -146,7 +146,7 @@ class SftTrainer(Trainer):
     ) -> None:
         self.settings, self.strategy, self.ranks, self.run_dir, self.probe = settings, strategy, ranks, run_dir, probe
         self.precision, self.cuda_graph = precision, cuda_graph
-        self._graphed: GraphedStep | None = None
+        self.graphed: GraphedStep | None = None
         synchronize: Callable[[], None] = torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None
         self.ledger = Ledger(settings.steps - first_step, synchronize)
         super().__init__(callbacks=[StepCallback(probe, self.ledger)], args=training_arguments(settings, run_dir, precision), **options)
@@ -173,7 +173,7 @@ class SftTrainer(Trainer):
         """Forward and backward; replayed from a CUDA graph where that is in effect."""
         if not self.cuda_graph:
             return super().training_step(model, inputs, num_items_in_batch)
-        if self._graphed is None:
+        if self.graphed is None:
             plain = super().training_step
             weights = [weight for weight in model.parameters() if weight.requires_grad]
 
@@ -181,12 +181,12 @@ class SftTrainer(Trainer):
                 rest = dict(batch)
                 return plain(model, rest, rest.pop(NUM_ITEMS))
 
-            self._graphed = GraphedStep(step, weights)
+            self.graphed = GraphedStep(step, weights)
         # A row's padding is not masked: the mask would be one more tensor to copy, and the attention in effect needs none.
         batch = {name: tensor for name, tensor in self._prepare_inputs(inputs).items() if name != "attention_mask"}
         num_items = torch.as_tensor(num_items_in_batch, device=self.args.device)
         # The loss is overwritten by the next step, and the Trainer sums losses between two logs.
-        return self._graphed({**batch, NUM_ITEMS: num_items}).clone()
+        return self.graphed({**batch, NUM_ITEMS: num_items}).clone()
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         begin = time.monotonic()

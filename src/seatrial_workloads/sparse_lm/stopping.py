@@ -125,10 +125,11 @@ class HaltPoll:
         """Whether step `step` is the last but one: the others learn of it a step later."""
         if self.found is None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + POLL_S
-            self._look()
+            self.look()
         return self.found is not None and (self.found.at_step is None or step + 2 >= self.found.at_step)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """One look, as the thread takes them."""
         halt = read_halt(self._path)
         if halt is None or (halt == self._ignored and halt.written_t == self._ignored.written_t):
             return

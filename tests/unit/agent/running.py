@@ -159,12 +159,11 @@ class FakeHarness:
             os.close(handle)
 
     def __enter__(self) -> FakeHarness:
-        self._before = list(harness._target)
-        harness.set_report_target(self)
+        self._before = harness.set_report_target(self)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        harness._target[:] = self._before
+        harness.set_report_target(self._before)
         if not self.is_closed:
             self.close()
 
@@ -268,11 +267,13 @@ class Node(AbstractContextManager["Node"]):
         return self.agent.wait(TIMEOUT_S)
 
 
-def connection_pair(lease_s: float = LEASE_S, monotonic: Callable[[], float] = time.monotonic) -> tuple[HarnessConnection, Connection]:
-    """An established connection, and the harness's end of it."""
+def connection_pair(
+    lease_s: float = LEASE_S, monotonic: Callable[[], float] = time.monotonic, heard_at: float | None = None
+) -> tuple[HarnessConnection, Connection]:
+    """An established connection, and the harness's end of it; the harness was last heard now, or at `heard_at`."""
     ours, other = socket.socketpair()
     call = ControlEndpoint(addresses=(), port=1, token=TOKEN, node=NAME, lease_s=lease_s)
-    client = ControlClient(call, Connection(ours), {"kind": "welcome"}, monotonic())
+    client = ControlClient(call, Connection(ours), {"kind": "welcome"}, monotonic() if heard_at is None else heard_at)
     return HarnessConnection(client, NAME, monotonic), Connection(other)
 
 

@@ -16,10 +16,11 @@ import pytest
 
 from seatrial.agent import harness as reports
 from seatrial.agent.harness import PipeWriter, flush_reports, note, send_report
-from seatrial.core.control_connection.protocol import Connection, Message
+from seatrial.core.control_connection.protocol import Connection, ControlClient, Message
 from seatrial.core.files import write_json
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentReport
+from tests.facts import states
 from tests.processes import is_gone, pids_in
 from tests.unit.agent.running import TIMEOUT_S, FakeHarness, connection_pair, order_for, run_in_child
 from tests.waiting import wait_until
@@ -75,7 +76,7 @@ def test_without_a_target_reports_go_to_standard_output() -> None:
     def act() -> Any:
         read_end, write_end = os.pipe()
         os.dup2(write_end, 1)
-        reports._target.clear()
+        reports.set_report_target(None)
         send_report("exited", returncode=3)
         return [flush_reports(), os.read(read_end, 65536).decode()]
 
@@ -145,9 +146,8 @@ def test_heartbeats_are_answered_while_the_loop_is_blocked_and_commands_are_kept
 
 def test_the_lease_counts_from_what_the_thread_received() -> None:
     now = [100.0]
-    line, other = connection_pair(lease_s=3.0, monotonic=lambda: now[0])
     # The agent was suspended for 40 s before, for which its own clock stood still; that counts as no silence.
-    line._client._heard_at = 60.0
+    line, other = connection_pair(lease_s=3.0, monotonic=lambda: now[0], heard_at=60.0)
     line.started(60.0)
     other.send({"kind": "heartbeat", "n": 1})
     next_message(other)
@@ -167,7 +167,7 @@ def test_the_end_of_the_connection_wakes_the_loop_and_its_descriptor_stays() -> 
     other.close()
     assert is_readable(handle, TIMEOUT_S)
     assert (line.receive(0.0), line.fileno()) == ([], handle)
-    assert line.why_gone(0.0) == "the connection to the harness ended (the peer closed the connection)"
+    assert states(line.why_gone(0.0), "connection", "harness", "the peer closed the connection")
     assert line.flush(1.0), "there is nobody to wait for"
     line.close()
 
@@ -175,7 +175,7 @@ def test_the_end_of_the_connection_wakes_the_loop_and_its_descriptor_stays() -> 
 def test_a_thread_that_fails_counts_as_a_lost_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     line, other = connection_pair()
     monkeypatch.setattr(threading, "excepthook", lambda broken: None)
-    monkeypatch.setattr(line._client, "receive", lambda now: 1 / 0)
+    monkeypatch.setattr(ControlClient, "receive", lambda client, now: 1 / 0)
     line.started(0.0)
     other.send({"kind": "heartbeat", "n": 1})
     wait_until(lambda: line.why_gone(0.0) == "messages of the harness can no longer be received", "the loop learns of it")
@@ -193,7 +193,7 @@ def test_without_a_thread_the_loop_receives_by_itself(monkeypatch: pytest.Monkey
     other.send({"kind": "command", "command": "kill"})
     assert line.receive(1.0) == ["kill"]
     assert line.why_gone(1.0) == ""
-    assert "can't start new thread: heartbeats are answered between other work" in capfd.readouterr().err
+    assert "can't start new thread: heartbeats" in capfd.readouterr().err
     line.close()
     other.close()
 

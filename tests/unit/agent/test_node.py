@@ -19,6 +19,7 @@ from seatrial.core.files import read_json
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentEndpoint
 from seatrial.records.plan import TelemetrySpec
+from tests.facts import states
 from tests.processes import is_gone
 from tests.unit.agent.running import FAMILY, NAME, Node, agent_without_timeout, environment, family, run_in_child
 from tests.waiting import wait_until
@@ -107,7 +108,7 @@ def test_a_closed_connection_ends_everything(tmp_path: Path) -> None:
         node.server.close()
         node.wait()
         assert all(is_gone(pid) for pid in pids)
-    assert "the connection to the harness ended (the peer closed the connection): killing everything" in node.log()
+    assert states(node.log(), "the peer closed the connection", "killing everything")
 
 
 def test_before_its_order_it_ends_quietly_with_the_harness(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_before_its_order_it_ends_quietly_with_the_harness(tmp_path: Path) -> No
         node.hear("hello")
         node.server.close()
         assert node.wait() == 0
-    assert "the connection to the harness ended (the peer closed the connection) before there was anything to start" in node.log()
+    assert states(node.log(), "the peer closed the connection", "before there was anything to start")
 
 
 def test_over_before_its_order_ends_it(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_failures_of_the_platform_block_until_they_are_run_again() -> None:
 
 def test_different_machines_are_refused_unless_allowed() -> None:
     a, b = side("a", RATES), elsewhere("b", times(1.1), machine={**MACHINE, "gpu_name": "Other GPU"})
-    with pytest.raises(RefusedError, match=r"different machines: gpu_name \(Example GPU → Other GPU\).*--across") as refused:
+    with pytest.raises(RefusedError, match=r"gpu_name \(Example GPU → Other GPU\).*--across") as refused:
         compare(a, b)
     assert refused.value.exit_code == 2
     found = compare(a, b, across=True)
@@ -112,7 +112,7 @@ def test_debug_settings_are_never_mixed() -> None:
 def test_copies_are_the_same_runs() -> None:
     a, b = side("a", RATES), side("b", times(1.1))
     copied = dataclasses.replace(a, name="copy:a", campaign="/copy", source="copy")
-    with pytest.raises(RefusedError, match=r"a and copy:a are the same runs \(a_r1, a_r2, a_r3 and 2 more\)"):
+    with pytest.raises(RefusedError, match=r"copy:a .*same runs \(a_r1, a_r2, a_r3 and 2 more\)"):
         compare(a, copied)
     with pytest.raises(RefusedError, match=r"have runs in common \(a_r1\)"):
         compare(a, dataclasses.replace(b, runs=(a.runs[0], *b.runs)))
@@ -138,7 +138,7 @@ def test_different_numbers_of_ranks_are_compared_by_gpu() -> None:
 def test_throughput_is_what_both_have() -> None:
     samples, tokens = side("a", RATES), side("b", RATES, metric="tokens_per_s")
     assert compare(samples, tokens).metric == "steps_per_s"
-    with pytest.raises(RefusedError, match="a has samples_per_s, steps_per_s; b has tokens_per_s, steps_per_s"):
+    with pytest.raises(RefusedError, match=r"samples_per_s, steps_per_s.*tokens_per_s, steps_per_s"):
         compare(samples, tokens, metric="samples_per_s")
     with pytest.raises(UsageError, match="did you mean 'samples_per_s'"):
         compare(samples, tokens, metric="sample_per_s")

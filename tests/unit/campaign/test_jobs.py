@@ -32,6 +32,7 @@ from seatrial.records.codec import from_json, to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec, SlurmSpec
+from tests.facts import states
 from tests.unit.analyse import factory
 
 SPEC = factory.spec("mb8", 1, place=PlaceSpec(kind="slurm", slurm=SlurmSpec(partition="gpu")))
@@ -262,7 +263,7 @@ def test_a_job_of_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_path: Pa
     paths, changed = CampaignPaths(tmp_path), CampaignPlan(name="p", output=str(tmp_path), runs=now)
     same = CampaignPlan(name="p", output=str(tmp_path), runs=(SPEC,))
     settle_other_jobs(same, paths)
-    with pytest.raises(RefusedError, match=rf"Slurm job 1 is running for mb8_r1 as it was \(attempt 1\): .*`seatrial stop {tmp_path}`"):
+    with pytest.raises(RefusedError, match=rf"job 1 .*mb8_r1.*attempt 1.*`seatrial stop {tmp_path}`"):
         settle_other_jobs(changed, paths)
     fake.away.add("squeue")
     with pytest.raises(RefusedError, match="Slurm job 1 may still run mb8_r1 as it was"):
@@ -327,7 +328,7 @@ def test_a_second_stop_without_an_answer_ends_at_once_and_names_the_jobs(tmp_pat
     fake.at(20.0, lambda: setattr(interrupts, "urgency", Urgency.KILL))
     loop, outcomes = run(tmp_path, fake, interrupts)
     assert outcomes == [] and fake.now_m < 25 and attempt_1(tmp_path).job_stop.exists()
-    assert loop.jobs_left == "Slurm does not answer, and job 1 may go on: `scancel 1` ends it"
+    assert states(loop.jobs_left, "job 1", "`scancel 1`")
     # The ranks halted meanwhile; the next harness finds that, and runs it again.
     fake.away.clear()
     place.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=0.0))

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from seatrial.campaign.lock import (
     LEASE_S,
     Clock,
     Owner,
-    _Heartbeat,
+    OwnerHeartbeat,
     hold_lock,
     is_locked,
     is_running_here,
@@ -34,6 +35,8 @@ from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.codec import to_json
+from tests.facts import states
+from tests.waiting import wait_until
 
 ELSEWHERE = Owner(pid=41, host="node7", token="theirs", since_t=0.0, boot_id="of node7", start_ticks=9)
 
@@ -88,7 +91,7 @@ def test_a_request_that_cannot_be_written_names_the_process_to_end(paths: Campai
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files, "write_json", full)
-    with pytest.raises(CampaignError, match=r"No space left on device\): send TERM to process 41 on node7 instead"):
+    with pytest.raises(CampaignError, match=r"No space left on device.*TERM.*process 41 on node7"):
         request_stop(paths)
 
 
@@ -216,14 +219,15 @@ def test_rubbish_in_the_owners_file_names_nobody(paths: CampaignPaths, content: 
 @pytest.mark.parametrize("full", [False, True])
 def test_an_owner_on_another_host_that_beats_is_respected(paths: CampaignPaths, full: bool) -> None:
     files.write_json(paths.owner, to_json(ELSEWHERE))
-    beat = _Heartbeat(paths, ELSEWHERE)
+    beat = OwnerHeartbeat(paths, ELSEWHERE)
     if full:
         beat.raise_once = lambda: os.utime(paths.owner)  # type: ignore[method-assign]
     watched = Watched(lambda: beat.raise_once() if watched.now_m >= 5 else None)
     with pytest.raises(CampaignError, match="in use by process 41 on node7: "), hold_lock(paths, watched.warnings.append, watched.clock):
         raise AssertionError("two owners")
     assert 5 <= watched.now_m < LEASE_S
-    assert watched.warnings == [f"{paths.owner} names process 41 on node7: waiting 15 s for its heartbeat"]
+    (warning,) = watched.warnings
+    assert states(warning, paths.owner, "process 41 on node7", "15 s")
     with pytest.raises(CampaignError, match="node7"), hold_lock(paths, watched.warnings.append, watched.clock):
         raise AssertionError("the lock was not given back")
 
@@ -247,7 +251,7 @@ def test_an_owner_on_another_host_that_leaves_is_followed_without_delay(paths: C
 
 def test_a_beat_is_raised_and_never_over_anothers_name(paths: CampaignPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     with hold_lock(paths) as owner:
-        beat = _Heartbeat(paths, owner)
+        beat = OwnerHeartbeat(paths, owner)
         beat.raise_once()
         beat.raise_once()
         assert files.read_json(paths.owner)["beat"] == 2 and read_owner(paths) == owner
@@ -270,14 +274,12 @@ def test_a_beat_is_raised_and_never_over_anothers_name(paths: CampaignPaths, mon
 def test_the_beat_goes_on_by_itself(paths: CampaignPaths) -> None:
     owner = new_owner()
     files.write_json(paths.owner, to_json(owner))
-    beat = _Heartbeat(paths, owner, every_s=0.01)
+    before = set(threading.enumerate())
+    beat = OwnerHeartbeat(paths, owner, every_s=0.01)
     beat.start()
-    for _ in range(1000):
-        if files.read_json(paths.owner)["beat"] >= 2:
-            break
-        beat._stopping.wait(0.01)
+    wait_until(lambda: files.read_json(paths.owner)["beat"] >= 2, "the heartbeat is raised twice")
     beat.stop()
-    assert files.read_json(paths.owner)["beat"] >= 2 and not beat._thread.is_alive()
+    assert set(threading.enumerate()) <= before, "its thread has ended"
 
 
 @pytest.mark.usefixtures("no_locks")

@@ -33,6 +33,7 @@ from seatrial.records.attempt import Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
+from tests.facts import states
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
 
@@ -72,9 +73,8 @@ def test_changed_code_and_variables_are_named(tmp_path: Path) -> None:
     same = GitState(commit="0123456789abcdef")
     assert changes_since(run, SPEC, attempt.outcome, same, {"NCCL_DEBUG": "INFO", "HOME": "/home/ada"}) == ""
     changed = GitState(commit="fedcba9876543210", diff_sha256="77")
-    assert changes_since(run, SPEC, attempt.outcome, changed, {}) == (
-        "NCCL_DEBUG INFO → none, commit 0123456789ab → fedcba987654, uncommitted changes none → 77"
-    )
+    variable, commit, uncommitted = changes_since(run, SPEC, attempt.outcome, changed, {}).split(", ")
+    assert variable == "NCCL_DEBUG INFO → none" and "0123456789ab → fedcba987654" in commit and "none → 77" in uncommitted
 
 
 def test_without_provenance_no_change_is_named(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to
     where = {"from_attempt": 1, "checkpoint": "checkpoints/ckpt_iter_500", "step": 500}
     resumed = choose_start(replace(plan, resume_changed=True), paths.run(SPEC.run), CHANGED)
     assert resumed == Resumption(**where, changed="script changed")  # type: ignore[arg-type]
-    assert resumed.text == "goes on from attempt 1 (checkpoints/ckpt_iter_500, step 500); changed since: script"
+    assert states(resumed.text, "attempt 1", "checkpoints/ckpt_iter_500", "step 500", "script")
     # It stopped again before a checkpoint of its own: what was decided once is not asked for again.
     second = write_stopped(tmp_path, 2, spec=CHANGED)
     files.write_json(second.resume, to_json(resumed))
@@ -256,7 +256,7 @@ def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to
         start_of(tmp_path, replace(CHANGED, hash="none", settings={"resume_from": None}))
     bundled = replace(SPEC.workload, module="sft", script=None)
     write_stopped(tmp_path / "bundled", spec=replace(SPEC, workload=bundled), checkpoints=(500,))
-    with pytest.raises(RefusedError, match=r"--resume-changed \(the trainer refuses changes that make it another training\), start over"):
+    with pytest.raises(RefusedError, match=r"--resume-changed.*start over"):
         start_of(tmp_path / "bundled", replace(CHANGED, workload=bundled))
     # Run as it was, it goes on from its own.
     assert start_of(tmp_path) == Resumption(**where)  # type: ignore[arg-type]
@@ -276,7 +276,7 @@ def test_more_steps_alone_go_on_from_the_checkpoint(tmp_path: Path) -> None:
     assert longer.hash != before.hash and longer.workload.args[:3] == ("--steps", "100", "--out=100.pt")
     found = start_of(tmp_path, longer)
     assert found == Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_40", step=40, changed="steps 60 → 100")
-    with pytest.raises(RefusedError, match=r"has a checkpoint of step 40 .* the plan has 30 steps: nothing is left to train. Raise steps"):
+    with pytest.raises(RefusedError, match=r"step 40 .* 30 steps.*[Rr]aise"):
         start_of(tmp_path, resolved_training(tmp_path, 30))
     with pytest.raises(RefusedError, match="command and steps changed since"):
         start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2))
@@ -315,9 +315,7 @@ def test_a_training_that_has_finished_goes_on_where_more_steps_are_asked_for(tmp
     assert start_of(tmp_path, resolved_training(tmp_path, 50)) is None, "fewer are another training"
     assert start_of(tmp_path, resolved_training(tmp_path, 60, lr=0.2)) is None, "so is another learning rate"
     changed = resolved_training(tmp_path, 100, lr=0.2)
-    with pytest.raises(
-        RefusedError, match=r"finished with a checkpoint of step 59 .* command and steps changed since.*--resume-changed.*--from-start"
-    ):
+    with pytest.raises(RefusedError, match=r"step 59 .* command and steps.*--resume-changed.*--from-start"):
         start_of(tmp_path, changed)
     run = CampaignPaths(tmp_path).run(changed.run)
     resumed = choose_start(replace(training(changed), resume_changed=True), run, changed)
@@ -330,7 +328,7 @@ def test_a_training_that_finished_after_it_went_on_may_have_only_the_checkpoint_
     write_stopped(tmp_path, spec=spec, checkpoints=(40,))
     second = write_stopped(tmp_path, 2, spec=spec, outcome=Outcome.OK)
     files.write_json(second.resume, to_json(Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_40", step=40)))
-    with pytest.raises(RefusedError, match=r"a checkpoint of step 40 \(attempt 1\), and command and steps changed since"):
+    with pytest.raises(RefusedError, match=r"step 40 .*attempt 1.*command and steps"):
         start_of(tmp_path, resolved_training(tmp_path, 100, lr=0.2))
     longer = start_of(tmp_path, resolved_training(tmp_path, 100))
     assert longer is not None and (longer.from_attempt, longer.step) == (1, 40)
@@ -344,7 +342,7 @@ def test_checkpoints_of_another_number_of_ranks_are_refused_and_other_gpus_are_n
     moved = replace(SPEC, hash="moved", place=replace(SPEC.place, devices=("6", "7")))
     assert start_of(tmp_path, moved) == Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_500", step=500)
     larger = replace(SPEC, hash="larger", place=replace(SPEC.place, ranks=ranks + 1))
-    with pytest.raises(RefusedError, match=f"step 500.*saved by {ranks} rank.*plan has {ranks + 1} ranks.*--from-start"):
+    with pytest.raises(RefusedError, match=f"step 500.* {ranks} rank.* {ranks + 1} ranks.*--from-start"):
         start_of(tmp_path, larger)
     assert start_of(tmp_path, larger, from_start=True) == Resumption(from_start=True)
     bundled = replace(SPEC, workload=replace(SPEC.workload, module="tiny_lm", script=None))
@@ -362,7 +360,7 @@ def test_a_script_with_checkpoints_of_its_own_format_gets_the_attempt(tmp_path: 
     assert start_of(tmp_path) == Resumption(from_attempt=1)
     ranks = SPEC.place.ranks
     larger = replace(SPEC, hash="larger", place=replace(SPEC.place, ranks=ranks + 1))
-    with pytest.raises(RefusedError, match=f"checkpoints .attempt 1., saved by {ranks} rank.*plan has {ranks + 1} ranks.*--from-start"):
+    with pytest.raises(RefusedError, match=f"attempt 1.* {ranks} rank.* {ranks + 1} ranks.*--from-start"):
         start_of(tmp_path, larger)
     assert start_of(tmp_path, larger, from_start=True) == Resumption(from_start=True)
 

@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import psutil
@@ -23,7 +22,7 @@ from rich.console import Console
 from seatrial.campaign import tracking
 from seatrial.campaign import tracking as tracker_handle
 from seatrial.campaign.lock import hold_lock, request_stop
-from seatrial.campaign.tracking import TrackerProcess, Tracking, TrackingListener
+from seatrial.campaign.tracking import Answer, StopRequested, TrackerProcess, Tracking, TrackingListener, Warn, never
 from seatrial.cli.live_view import PlainView
 from seatrial.cli.main import run_command
 from seatrial.cli.run import stop_requests
@@ -152,7 +151,7 @@ time.sleep(600)
 """
 DIES = "import sys; sys.stdin.readline(); sys.exit(7)"
 # Its output is closed, as Python closes it at its end, and something still keeps it.
-LINGERS = "import os, sys, time; sys.stdin.readline(); os.close(1); time.sleep(600)"
+LINGERS = "import os, sys, time; open({pids!r}, 'w').write(str(os.getpid())); sys.stdin.readline(); os.close(1); time.sleep(600)"
 SAYS = "import sys, time; sys.stdin.readline(); sys.stdout.write({text}); sys.stdout.flush(); time.sleep(600)"
 # A library that ends the process by itself, and then holds it up at its exit.
 EXITS = """
@@ -163,7 +162,7 @@ def leave(name, folder):
     atexit.register(time.sleep, 600)
     sys.exit("no licence")
 one.open_tracker = leave
-one.serve("mlflow", Path("."), sys.stdin, one._private_stdout())
+one.serve("mlflow", Path("."), sys.stdin, one.private_stdout())
 """
 # Leaves a child in its own session that has no variables, and one with a session of its own; writes who they are, and goes on.
 LEAVES_CHILDREN = """
@@ -180,11 +179,10 @@ def process(tmp_path: Path, code: str) -> TrackerProcess:
     return TrackerProcess("mlflow", CampaignPaths(tmp_path), argv=(sys.executable, "-c", code))
 
 
-def tracking_through(tmp_path: Path, code: str, **more: Any) -> Tracking:
-    """One tracker whose process runs `code`."""
-    several = Tracking(["mlflow"], CampaignPaths(tmp_path), more.pop("warn", print), **more)
-    several._trackers["mlflow"].process = process(tmp_path, code)
-    return several
+def tracking_through(tmp_path: Path, code: str | TrackerProcess, warn: Warn = print, stop_requested: StopRequested = never) -> Tracking:
+    """One tracker whose process is given, or runs `code`."""
+    one = process(tmp_path, code) if isinstance(code, str) else code
+    return Tracking(["mlflow"], CampaignPaths(tmp_path), warn, stop_requested=stop_requested, process_of=lambda name, paths: one)
 
 
 def outcome(how: Outcome) -> RunOutcome:
@@ -228,8 +226,7 @@ def test_orders_are_obeyed_and_failures_are_answers(tmp_path: Path, monkeypatch:
 def test_one_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
     hanging = process(tmp_path, HANGS)
     assert hanging.ask({"do": "open"}, 30).ok
-    assert hanging._process is not None
-    family = psutil.Process(hanging._process.pid)
+    family = psutil.Process(hanging.pid)
     end_m = time.monotonic() + 30
     while not family.children() and time.monotonic() < end_m:
         time.sleep(0.01)
@@ -249,13 +246,10 @@ def test_a_dead_process_is_reported_and_started_again(tmp_path: Path) -> None:
 
 def test_a_process_that_closes_its_output_and_lingers_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_handle, "END_LIMIT_S", 0.2)
-    lingering = process(tmp_path, LINGERS)
-    lingering._started()
-    assert lingering._process is not None
-    family = psutil.Process(lingering._process.pid)
-    answer = lingering.ask({"do": "open"}, 30)
-    assert not answer.ok and answer.reason == "its process closed its output and did not end"
-    assert psutil.wait_procs([family], timeout=60)[1] == []
+    pids = tmp_path / "pids"
+    answer = process(tmp_path, LINGERS.format(pids=str(pids))).ask({"do": "open"}, 30)
+    assert not answer.ok and "closed its output" in answer.reason
+    assert is_gone(int(pids.read_text()))
 
 
 @pytest.mark.parametrize("text", ["'rubbish\\n'", "'\\xff\\n'", "'[1]\\n'", "'{}\\n{}\\n'", "'[' * 100_000 + '\\n'", "'x' * 2_000_000"])
@@ -276,9 +270,8 @@ def test_a_library_that_exits_is_an_answer_and_its_end_is_not_waited_for(tmp_pat
 
 def test_an_unexpected_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
-    several = tracking_through(tmp_path, DIES, warn=warned.append)
-    monkeypatch.setattr(several._trackers["mlflow"].process, "ask", lambda *_: 1 / 0)
-    several.open()
+    monkeypatch.setattr(TrackerProcess, "ask", lambda *_: 1 / 0)
+    tracking_through(tmp_path, DIES, warn=warned.append).open()
     assert "ZeroDivisionError: division by zero; the campaign goes on" in warned[0]
 
 
@@ -286,12 +279,12 @@ def test_an_unexpected_error_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_children_of_one_that_died_do_not_outlive_it(tmp_path: Path, unasked: bool) -> None:
     pids = tmp_path / "pids"
     then = """print('{"ok": true}', flush=True)""" if unasked else "sys.exit(7)"
-    with tracking_through(tmp_path, LEAVES_CHILDREN.format(pids=str(pids), then=then)) as several:
+    leaving = process(tmp_path, LEAVES_CHILDREN.format(pids=str(pids), then=then))
+    with tracking_through(tmp_path, leaving) as several:
         several.open()
         if unasked:
-            child = several._trackers["mlflow"].process._process
-            assert child is not None
-            child.wait(60)
+            # Reaped by the next call, and until then a zombie.
+            wait_until(lambda: is_gone(leaving.pid or 0), "it ends by itself")
             several.open()
         left = [int(pid) for pid in pids.read_text().split()]
         wait_until(lambda: all(is_gone(pid) for pid in left), "both children are gone")
@@ -328,12 +321,19 @@ def test_an_order_under_way_is_given_up_and_none_is_given_afterwards(tmp_path: P
     monkeypatch.setattr(tracking, "CLOSE_LIMIT_S", 600.0)
     monkeypatch.setattr(tracking, "INTERRUPTED_CLOSE_LIMIT_S", 0.2)
     paths, looks = CampaignPaths(tmp_path), itertools.count()
+    asked: list[str] = []
 
     def stop_requested() -> bool:
-        """Only while the second order is waited for: the first was answered with a place."""
-        return several._trackers["mlflow"].where == "here" and next(looks) > 2
+        """Only while the second order is waited for."""
+        return "run" in asked and next(looks) > 2
 
-    with tracking_through(tmp_path, HANGS, warn=pytest.fail, stop_requested=stop_requested) as several:
+    class Heard(TrackerProcess):
+        def ask(self, request: dict[str, str], limit_s: float, stop_requested: StopRequested = never) -> Answer:
+            asked.append(request["do"])
+            return super().ask(request, limit_s, stop_requested)
+
+    hanging = Heard("mlflow", paths, argv=(sys.executable, "-c", HANGS))
+    with tracking_through(tmp_path, hanging, warn=pytest.fail, stop_requested=stop_requested) as several:
         listener = TrackingListener(PlainView(Console(file=io.StringIO())), several)
         listener.started(make_spec(tmp_path), 1, 1, 2)
         several.send_run(paths.run("mb8_r1").attempt(1).folder)
@@ -344,10 +344,11 @@ def test_an_order_under_way_is_given_up_and_none_is_given_afterwards(tmp_path: P
 
 def test_a_run_cut_short_is_counted_and_not_sent(tmp_path: Path) -> None:
     warned: list[str] = []
-    with tracking_through(tmp_path, DIES, warn=warned.append) as several:
+    dying = process(tmp_path, DIES)
+    with tracking_through(tmp_path, dying, warn=warned.append) as several:
         listener = TrackingListener(PlainView(Console(file=io.StringIO())), several)
         listener.ended(make_spec(tmp_path), outcome(Outcome.INTERRUPTED), None)
-        assert several._trackers["mlflow"].process._process is None and warned == []
+        assert dying.pid is None and warned == []
         listener.ended(make_spec(tmp_path), outcome(Outcome.FAILED), None)
         (account,) = several.account()
     assert warned and account.startswith("mlflow: 0 of 2 runs sent; 2 not (")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.compare import _throughput
+from seatrial.cli.compare import row_throughput
 from seatrial.cli.main import run_command
 from seatrial.core.files import write_json
 from seatrial.core.paths import AttemptPaths, CampaignPaths
@@ -242,6 +242,6 @@ def side(*figures: dict[str, float]) -> ComparedGroup:
 
 def test_the_throughput_of_a_row_is_what_all_its_runs_have() -> None:
     both = side({"samples_per_s": 10.0, "tokens_per_s": 100.0}, {"tokens_per_s": 100.0})
-    assert _throughput(both) == {"metric": "tokens_per_s", "throughput": pytest.approx(100.0), "unit": "tokens/s"}
-    assert _throughput(side()) == {"metric": None, "throughput": None, "unit": None}
-    assert _throughput(side({}))["metric"] is None
+    assert row_throughput(both) == {"metric": "tokens_per_s", "throughput": pytest.approx(100.0), "unit": "tokens/s"}
+    assert row_throughput(side()) == {"metric": None, "throughput": None, "unit": None}
+    assert row_throughput(side({}))["metric"] is None

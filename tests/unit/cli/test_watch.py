@@ -27,6 +27,7 @@ from seatrial.core.paths import CampaignPaths
 from seatrial.records.codec import to_json
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 from seatrial.records.results import LiveState
+from tests.facts import states
 from tests.unit.analyse import factory
 from tests.unit.results.campaigns import write_campaign
 from tests.unit.security.folders import contents
@@ -345,6 +346,6 @@ def test_stop_asks_the_owner_and_says_whom(here: Path, capsys: pytest.CaptureFix
     with hold_lock(paths) as owner:
         assert run_command(["stop", "out"]) == 0
         assert files.read_json(paths.stop_request) == {"token": owner.token}
-    assert capsys.readouterr().out == f"asked process {owner.pid} on {owner.host} to stop; it ends its run and writes the results so far\n"
+    assert states(capsys.readouterr().out, owner.pid, owner.host)
     assert run_command(["stop", "out"]) == 1
     assert "no campaign is running in out" in capsys.readouterr().err

@@ -248,10 +248,3 @@ def test_failed_checks_of_this_machine_and_of_hosts_are_reported(tmp_path: Path)
     assert "link speed on node2: 0.2 MiB/s" in text and "See its cable" in text
     assert "load: 9" in local
     assert len(preflight_texts(tmp_path, *[SLOW] * 40)) == MAX_HOST_WARNINGS
-
-
-@pytest.mark.parametrize("text", ["{", "3", "[1, {}]"])
-def test_an_unreadable_preflight_has_no_cautions(tmp_path: Path, text: str) -> None:
-    (tmp_path / "preflight.json").write_text(text)
-    assert list(preflight_cautions(tmp_path / "preflight.json")) == []
-    assert list(preflight_cautions(tmp_path / "none.json")) == []

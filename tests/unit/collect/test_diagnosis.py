@@ -17,6 +17,7 @@ from seatrial.collect.logs.launcher_log import read_lines
 from seatrial.collect.logs.launcher_report import signal_name
 from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome
 from seatrial.records.signatures.registry import signatures
+from tests.facts import states
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -435,7 +436,7 @@ def test_what_follows_a_job_that_was_cancelled_from_outside_is_its_consequence(a
 def test_a_task_that_is_torchrun_itself_has_the_number_of_a_node() -> None:
     term = "W1118 08:10:01.000000 999 torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGTERM death signal"
     found = read([*steps(0, 9), term, f"{SRUN}Exited with exit code 1"], exit_code=1)
-    assert (found.rank, found.detail) == (None, "task 3 on node07 ended first, with exit code 1, and printed no reason")
+    assert found.rank is None and states(found.detail, "task 3", "node07", "exit code 1")
 
 
 def test_an_error_instead_of_the_steps_asked_for_is_not_ok() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli.watch import _new_lines, logs
+from seatrial.cli.watch import logs, new_lines
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.logs.diagnosis import diagnose
 from seatrial.collect.logs.launcher_log import (
@@ -298,7 +298,7 @@ def test_the_verb_knows_the_hosts(tmp_path: Path) -> None:
 def test_a_bar_is_shown_as_it_moves_and_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
     log, read = tmp_path / "log", dict[Path, int]()
     log.write_bytes(b"10%\r20%\rrest")
-    assert list(_new_lines(log, read, whole_only=True)) == ["10%\r", "20%\r"]
+    assert list(new_lines(log, read, whole_only=True)) == ["10%\r", "20%\r"]
     log.write_bytes(b"10%\r20%\rrest of it\nlast")
-    assert list(_new_lines(log, read, whole_only=True)) == ["rest of it\n"]
-    assert list(_new_lines(log, read, whole_only=False)) == ["last"]
+    assert list(new_lines(log, read, whole_only=True)) == ["rest of it\n"]
+    assert list(new_lines(log, read, whole_only=False)) == ["last"]

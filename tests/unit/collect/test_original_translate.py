@@ -142,7 +142,7 @@ def test_a_changed_folder_is_translated_again(tmp_path: Path) -> None:
 def test_an_interrupted_translation_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_original_campaign(tmp_path, sweep_run(), sweep_run(0, 160))
     with monkeypatch.context() as patch:
-        patch.setattr(translate_module, "_remove_stale", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patch.setattr(translate_module, "remove_stale", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             translate(tmp_path)
     assert len(read_campaign(CampaignPaths(translate(tmp_path)))) == 2 and kinds(tmp_path)["original_scripts"] == [""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -435,8 +437,15 @@ def test_the_identity_is_known_when_its_disk_answers_no_more(home: Path, disk: D
     writer = open_file(disk.target)
     writer.append(b"0\n")
     disk.fail(errno.EIO)
+
+    def open_but_the_identity(path: Path, *how: Any, **more: Any) -> Any:
+        if path.name == fallback.IDENTITY:
+            raise OSError(errno.EIO, "no answer")
+        return open_on_disk(path, *how, **more)
+
+    open_on_disk = fallback.open_file
     with monkeypatch.context() as failing:
-        failing.setattr(fallback, "_read_identity", lambda path: None)
+        failing.setattr(fallback, "open_file", open_but_the_identity)
         assert writer.append(b"1\n") and fallback.keep_file(home / "outcome.json", b"{}", "bad")
     disk.mend()
     assert [(one.file, one.merged) for one in merge_fallback(home)] == [("a.jsonl", True), ("outcome.json", True)]
@@ -506,14 +515,14 @@ def test_nothing_is_left_of_an_entry_that_could_not_be_begun(home: Path, fallbac
 
 def test_an_entry_that_is_merged_while_its_writer_waits_for_the_lock_is_begun_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = kept_lines(home, b"one\n")
-    real_lock = fallback._lock
+    real_lock = fcntl.flock
 
-    def lock_after_a_merge(handle: int, deadline_m: float) -> None:
-        monkeypatch.setattr(fallback, "_lock", real_lock)
+    def lock_after_a_merge(handle: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real_lock)
         assert merge_file(target)
-        real_lock(handle, deadline_m)
+        real_lock(handle, how)
 
-    monkeypatch.setattr(fallback, "_lock", lock_after_a_merge)
+    monkeypatch.setattr(fcntl, "flock", lock_after_a_merge)
     assert fallback.keep_bytes(target, b"two\n", FULL, 0o644)
     merge_fallback(home)
     assert target.read_bytes() == b"before\none\ntwo\n"

@@ -13,7 +13,7 @@ import pytest
 
 from seatrial import __version__
 from seatrial.core.control_connection.encryption import EncryptedChannel, Handshake, new_nonce
-from seatrial.core.control_connection.protocol import MAX_READ_BYTES, Connection
+from seatrial.core.control_connection.protocol import MAX_READ_BYTES, Connection, Message
 from seatrial.core.control_connection.server import (
     ACCEPT_AGAIN_AFTER_S,
     AUTHENTICATE_TIMEOUT_S,
@@ -24,7 +24,6 @@ from seatrial.core.control_connection.server import (
     Listener,
     listen,
 )
-from seatrial.core.timeouts import SuspendAwareClock
 
 TIMEOUT_S = 60.0
 NODES = ("node1", "node2")
@@ -35,13 +34,15 @@ class Driven(ControlServer):
     """Without its thread: turns are taken by the test, at times of its own."""
 
     def __init__(self) -> None:
-        super().__init__("secret", NODES, listening=listen(("127.0.0.1",)))
         self.now_m = 0.0
-        self._clock = SuspendAwareClock(lambda: self.now_m)
+        self.listening = listen(("127.0.0.1",))
+        self.received: list[tuple[str, Message]] = []
+        super().__init__("secret", NODES, listening=self.listening, monotonic=lambda: self.now_m)
 
     def turn(self, later_s: float = 0.0) -> None:
         self.now_m += later_s
-        self._turn()
+        super().turn()
+        self.received += self.poll()
 
     def turns_until(self, happened: Callable[[], bool]) -> None:
         for _ in range(1000):
@@ -49,11 +50,6 @@ class Driven(ControlServer):
                 return
             self.turn()
         raise AssertionError("it did not happen")
-
-    def close(self) -> None:
-        for peer in [*self._peers, *self._strangers]:
-            peer.connection.close()
-        super().close()
 
 
 @pytest.fixture
@@ -94,19 +90,15 @@ def introduce(server: Driven, connect: Connect, *messages: dict[str, object]) ->
     server.turn()
     introduction, hello, *others = sealed("secret", json.loads(client.recv(1000)), {"kind": "hello"}, *messages).splitlines(keepends=True)
     client.sendall(introduction + hello)
-    server.turns_until(lambda: any(peer.node == "node1" for peer in server._peers))
+    server.turns_until(lambda: server.connected == {"node1"})
     client.sendall(b"".join(others))
-
-
-def unauthenticated(server: Driven) -> int:
-    return len(server._strangers)
 
 
 def unaccepted(server: Driven) -> int:
     """Connections that wait in the kernel."""
     with select.epoll() as waiting:
-        for fd in server._listener.filenos():
-            waiting.register(fd, select.EPOLLIN)
+        for one in server.listening:
+            waiting.register(one, select.EPOLLIN)
         return len(waiting.poll(0))
 
 
@@ -154,8 +146,8 @@ def test_an_introduction_has_one_form(server: Driven, connect: Connect, first: d
     server.turn()
     assert b"nonce" in peer.recv(1000)
     peer.sendall(json.dumps(first).encode() + b"\n")
-    server.turns_until(lambda: not server._strangers)
-    assert server.poll() == [] and server._peers == []
+    server.turns_until(lambda: server.num_strangers == 0)
+    assert server.received == [] and not server.connected
 
 
 @pytest.mark.parametrize(
@@ -168,8 +160,8 @@ def test_what_is_not_encrypted_with_the_token_is_not_read(server: Driven, connec
     server.turn()
     assert b"nonce" in peer.recv(1000)
     peer.sendall(json.dumps(INTRODUCTION).encode() + b"\n" + behind + b"\n")
-    server.turns_until(lambda: not server._strangers)
-    assert server.poll() == [] and server._peers == []
+    server.turns_until(lambda: server.num_strangers == 0)
+    assert server.received == [] and not server.connected
 
 
 def test_a_line_without_an_end_is_cut(server: Driven, connect: Connect) -> None:
@@ -177,13 +169,13 @@ def test_a_line_without_an_end_is_cut(server: Driven, connect: Connect) -> None:
     server.turn()
     with contextlib.suppress(OSError):
         peer.sendall(b"x" * (MAX_HELLO_BYTES + 1))
-    server.turns_until(lambda: not server._strangers)
+    server.turns_until(lambda: server.num_strangers == 0)
 
 
 def test_an_authenticated_node_may_send_more_at_once(server: Driven, connect: Connect) -> None:
     introduce(server, connect, {"kind": "report", "text": "x" * MAX_HELLO_BYTES}, {"kind": "report", "text": "y" * 2 * MAX_HELLO_BYTES})
-    server.turns_until(lambda: len(server._received) == 3)
-    assert [message["kind"] for _, message in server.poll()] == ["hello", "report", "report"]
+    server.turns_until(lambda: len(server.received) == 3)
+    assert [message["kind"] for _, message in server.received] == ["hello", "report", "report"]
 
 
 def test_unauthenticated_peers_are_few_and_a_node_still_gets_in(server: Driven, connect: Connect) -> None:
@@ -191,35 +183,35 @@ def test_unauthenticated_peers_are_few_and_a_node_still_gets_in(server: Driven, 
     waiting = connect("127.0.0.9")
     strangers = [connect() for _ in range(2 * most)]
     server.turns_until(lambda: unaccepted(server) == 0)
-    assert unauthenticated(server) == most + 1, "nobody waits in the kernel"
+    assert server.num_strangers == most + 1, "nobody waits in the kernel"
     assert b"nonce" in waiting.recv(1000)
     assert strangers[0].recv(1000) and strangers[0].recv(1000) == b"", "the first was closed"
     assert strangers[-1].recv(1000)
     introduce(server, connect)
-    assert [message["kind"] for _, message in server.poll()] == ["hello"]
+    assert [message["kind"] for _, message in server.received] == ["hello"]
 
 
 def test_strangers_of_many_addresses_are_limited_too(server: Driven, connect: Connect) -> None:
     waiting = connect("127.0.0.9")
-    server.turns_until(lambda: unauthenticated(server) == 1)
+    server.turns_until(lambda: server.num_strangers == 1)
     for _ in range(MAX_UNAUTHENTICATED // 2 + 10):
         for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
             connect(source)
         server.turn()
     server.turns_until(lambda: unaccepted(server) == 0)
-    assert unauthenticated(server) == MAX_UNAUTHENTICATED + len(NODES)
+    assert server.num_strangers == MAX_UNAUTHENTICATED + len(NODES)
     waiting.sendall(sealed("secret", json.loads(waiting.recv(1000)), {"kind": "hello"}))
-    server.turns_until(lambda: bool(server._peers))
-    assert [name for name, _ in server.poll()] == ["node1"], "the oldest of all, but alone at its address"
+    server.turns_until(lambda: bool(server.connected))
+    assert [name for name, _ in server.received] == ["node1"], "the oldest of all, but alone at its address"
 
 
 def test_a_silent_peer_is_closed(server: Driven, connect: Connect) -> None:
     peer = connect()
     server.turn()
     server.turn(AUTHENTICATE_TIMEOUT_S - 0.5)
-    assert unauthenticated(server) == 1
+    assert server.num_strangers == 1
     server.turn(0.6)
-    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and len(server._strangers) == 0
+    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and server.num_strangers == 0
 
 
 def test_a_port_is_the_same_on_every_address_and_on_no_other() -> None:

@@ -36,6 +36,7 @@ from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.plan import TelemetrySpec
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Baseline, Criterion, Finding, Verdict
+from tests.facts import states
 from tests.unit.analyse.factory import golden
 from tests.unit.judge.campaigns import changed, clean_runs, comparison, course, finding, judged, platform_failed, straggler
 from tests.unit.report import factory
@@ -326,7 +327,7 @@ def test_what_weakens_a_comparison_is_in_its_text() -> None:
 
 def test_several_settings_that_differ_have_made_the_difference_together() -> None:
     found = comparison(1.25, 1.21, 1.29, differs=("zero_stage (1 → 0)", "attn (a → b)"), settings_apart=("zero_stage", "attn"))
-    assert "what differs: zero_stage (1 → 0), attn (a → b): the difference is of all of them together)." in compared(found).text
+    assert states(compared(found).text, "zero_stage (1 → 0), attn (a → b)", "together")
     one = dataclasses.replace(found, settings_apart=("attn",))
     assert "together" not in compared(one).text
 

@@ -52,6 +52,7 @@ from seatrial.records.measure import (
 from seatrial.records.outcome import Cause, Fault, Outcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Criterion, Finding, Verdict
+from tests.facts import states
 from tests.unit.analyse.factory import golden
 from tests.unit.judge.campaigns import changed, clean_runs, course, judged, platform_failed, statement, straggler
 from tests.unit.report import factory
@@ -377,7 +378,7 @@ DEBUG = DebugSetting(name="NCCL_DEBUG", value="INFO", source="launcher.log:12", 
 def test_a_setting_that_a_run_shows_twice_is_of_one_run() -> None:
     run = changed(clean_runs()[0], debug=(DEBUG, dataclasses.replace(DEBUG, source="environment.json")))
     (found,) = debug_statements(run_facts(run))
-    assert (found.id, found.text) == ("debug:NCCL_DEBUG", "NCCL_DEBUG=INFO was on in mb16_nw2_r1: It logs. Measure without it.")
+    assert found.id == "debug:NCCL_DEBUG" and states(found.text, "NCCL_DEBUG=INFO", "mb16_nw2_r1", "It logs.", "Measure without it.")
     assert [(one.file, one.window) for one in found.evidence] == [
         ("mb16_nw2_r1/attempt-1/launcher.log", "line 12"),
         ("mb16_nw2_r1/attempt-1/environment.json", "steps 20–199"),

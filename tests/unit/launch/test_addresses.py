@@ -92,7 +92,7 @@ def test_hosts_that_share_a_name_or_an_address_are_still_two() -> None:
 
 
 def test_a_name_that_leads_to_this_machine_is_refused() -> None:
-    with pytest.raises(HostError, match="node1 led to this machine: the agent that was started there runs on 'head'") as caught:
+    with pytest.raises(HostError, match=r"node1 led to this machine.*'head'") as caught:
         _check(_hello("a", "10.0.0.2"), _hello("head", "10.0.0.1"), _hello("c", "10.0.0.4"))
     assert caught.value.host == "node1"
     _check(_hello("a", "10.0.0.2"), _hello("head", "10.0.0.1"), _hello("c", "10.0.0.4"), here=("node1",))

@@ -16,6 +16,7 @@ from seatrial.core.launcher_options import SSH_OPTIONS
 from seatrial.launch import host_questions
 from seatrial.launch.host_questions import HostSessions, answer_commands, own_host
 from seatrial.machine.network import THIS_MACHINE
+from tests.processes import is_gone, own_children
 
 REAL = (sys.executable, "-P", "-m", "seatrial.agent.answers")
 READY = """echo '{"ready": true}'; """
@@ -116,8 +117,8 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     stubborn = shell(f"trap '' TERM; echo $$ > {tmp_path}/pid; sleep 60 & echo $! > {tmp_path}/child; " + READY + "wait")
     with HostSessions({"stubborn": stubborn, "sound": REAL}, start_s=20.0) as sessions:
         ask_all(sessions, ["sound", "stubborn"], 0.5)
-        processes = [session.process for session in sessions._sessions.values()]
-    assert all(process is not None and process.poll() is not None for process in processes)
+        processes = own_children()
+    assert len(processes) >= 2 and all(is_gone(process.pid) for process in processes)
     for name in ("pid", "child"):
         assert _ends(int((tmp_path / name).read_text()))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import stat
 import sys
@@ -29,6 +28,7 @@ from seatrial.launch.host_questions import NO_ANSWER, AnswerProcess
 from seatrial.launch.pernode_client import PernodeClient, StartedAgents
 from seatrial.launch.pernode_server import OWN_CLOCK, PernodeServer, QuestionRounds, ServerFile, read_server_file, write_server_file
 from tests import waiting
+from tests.processes import is_gone, pids_in
 
 TIMEOUT_S = 60.0
 wait_until = partial(waiting.wait_until, timeout_s=TIMEOUT_S)
@@ -66,7 +66,7 @@ def new_server(paths: CampaignPaths, terminal: Terminal, nodes: int = 2, port: i
 @pytest.fixture
 def server(paths: CampaignPaths, terminal: Terminal) -> Iterator[PernodeServer]:
     with new_server(paths, terminal) as opened:
-        write_server_file(paths, opened.addresses, opened.port, opened._token, "demo")
+        opened.write_file()
         yield opened
 
 
@@ -192,7 +192,7 @@ def test_a_command_that_ended_is_reported_and_may_come_back(
     wait_until(lambda: not server.missing())
     first.close()
     wait_until(server.disconnected)
-    with pytest.raises(LaunchError, match=r"the command on node1 has ended \(.*\): start it again there: seatrial run 1"):
+    with pytest.raises(LaunchError, match=r"node1 has ended \(.*\): .*: seatrial run 1"):
         server.start("node1", ["agent"], log)
     assert terminal.has("the command on node1 has ended") and server.problem("node1").startswith("the command on node1 has ended (")
     server.wait_for_reconnect(timeout_s=0.0)
@@ -207,10 +207,10 @@ def test_a_command_that_ended_is_reported_and_may_come_back(
 def test_when_the_servers_own_end_fails_nobody_is_waited_for(server: PernodeServer, connect: Callable[..., ControlClient]) -> None:
     connect()
     wait_until(lambda: not server.missing())
-    server._server._send_heartbeats = lambda now: 1 / 0  # type: ignore[assignment, method-assign]
+    server.connections.send("node1", {"kind": "what no JSON can hold", "value": object()})
     wait_until(server.disconnected)
     server.wait_for_reconnect(lambda: pytest.fail("nobody can come back"))
-    with pytest.raises(LaunchError, match=r"node1 cannot connect any more: .*ZeroDivisionError"):
+    with pytest.raises(LaunchError, match=r"node1 cannot connect any more: .*TypeError"):
         server.wait_for_nodes()
 
 
@@ -227,7 +227,7 @@ def test_at_the_end_every_command_hears_the_exit_code(
 ) -> None:
     monkeypatch.setattr("seatrial.launch.pernode_server.LEAVE_TIMEOUT_S", 0.5)
     with contextlib.suppress(*((type(error),) if error else ())), new_server(paths, terminal) as server:
-        write_server_file(paths, server.addresses, server.port, server._token, "demo")
+        server.write_file()
         connection = connect()
         wait_until(lambda: not server.missing())
         if error is not None:
@@ -322,7 +322,25 @@ def test_nobody_is_pending_whose_command_has_ended(here: FakeAnswers) -> None:
 
 QUICK = [sys.executable, "-S", "-c", "print('from node 0')"]
 STANDING = [sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)"]
-ECHO = (sys.executable, "-S", "-c", "import sys\nfor line in sys.stdin: print(line, end='', flush=True)")
+ORDERLY = [
+    sys.executable,
+    "-S",
+    "-c",
+    """\
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
+print("up", flush=True)
+time.sleep(600)
+""",
+]
+ECHOES = """\
+import sys
+for line in sys.stdin:
+    if '"end"' in line:
+        break
+    print(line, end="", flush=True)
+"""
+ECHO = (sys.executable, "-S", "-c", ECHOES)
 
 
 class Running(threading.Thread):
@@ -346,8 +364,8 @@ def new_client(paths: CampaignPaths, terminal: Terminal, digest: str = "abc", **
     return PernodeClient(paths, "node1", digest=digest, report=terminal.append, **more)
 
 
-def running_client(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> Running:
-    part = Running(new_client(paths, terminal))
+def running_client(server: PernodeServer, paths: CampaignPaths, terminal: Terminal, **more: Any) -> Running:
+    part = Running(new_client(paths, terminal, **more))
     wait_until(lambda: not server.missing())
     return part
 
@@ -386,33 +404,27 @@ def test_an_agent_that_cannot_start_or_fails_is_reported_to_node_0(server: Perno
 
 def test_when_node_0_is_gone_nothing_stays(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> None:
     part = running_client(server, paths, terminal)
-    server.start("node1", STANDING, log_of(paths))
+    server.start("node1", ORDERLY, log_of(paths))
     wait_until(lambda: log_of(paths).exists() and log_of(paths).read_text() == "up\n")
-    (_, _, agent), *_ = part._client._agents._running
     # As if it had been killed.
-    server._is_finished = True
-    server._server.close()
+    server.connections.close()
     part.join(TIMEOUT_S)
     assert isinstance(part.ended, CampaignError) and "node 0 is gone" in str(part.ended)
-    assert agent.returncode == -signal.SIGTERM
+    assert log_of(paths).read_text() == "up\ntold to end\n"
 
 
-def test_a_command_that_is_stopped_ends_its_agent(
-    server: PernodeServer, paths: CampaignPaths, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = new_client(paths, terminal)
-    agents: list[Any] = []
-
-    def stopped_by_the_user(connection: Any) -> None:
-        if agents:
+def test_a_command_that_is_stopped_ends_its_agent(server: PernodeServer, paths: CampaignPaths) -> None:
+    def stopped_by_the_user(line: str) -> None:
+        """Once its agent is up."""
+        if line.endswith(": started here"):
+            wait_until(lambda: log_of(paths).read_text() == "up\n")
             raise KeyboardInterrupt
-        client._handle(connection, {"kind": "start", "argv": STANDING, "log": str(log_of(paths))})
-        agents.append(client._agents._running[0][2])
+        wait_until(lambda: not server.missing())
+        server.start("node1", ORDERLY, log_of(paths))
 
-    monkeypatch.setattr(client, "_wait", stopped_by_the_user)
-    with pytest.raises(KeyboardInterrupt), client:
+    with pytest.raises(KeyboardInterrupt), PernodeClient(paths, "node1", digest="abc", report=stopped_by_the_user) as client:
         client.run()
-    assert agents[0].returncode == -signal.SIGTERM
+    assert log_of(paths).read_text() == "up\ntold to end\n"
     wait_until(lambda: server.disconnected() or server.missing())
 
 
@@ -440,7 +452,7 @@ def test_what_a_dead_campaign_left_is_skipped(paths: CampaignPaths, terminal: Te
     write_server_file(paths, ["127.0.0.1"], 9, "an old token", "demo")
     seconds = iter(range(1000))
     with (
-        pytest.raises(CampaignError, match=r"no connection to node 0 within .*command on node 0 runs.* is the same folder"),
+        pytest.raises(CampaignError, match=r"node 0 within 30.*same folder"),
         new_client(paths, terminal, timeout_s=30.0, monotonic=lambda: next(seconds), sleep=lambda s: None) as client,
     ):
         client.run()
@@ -458,7 +470,7 @@ def test_it_waits_for_the_folder_and_then_goes_on(server: PernodeServer, paths: 
     server.finish(0)
     with client:
         part = threading.Thread(
-            target=lambda: (wait_until(lambda: not server.missing()), server._server.send("node1", {"kind": "over", "code": 2}))
+            target=lambda: (wait_until(lambda: not server.missing()), server.connections.send("node1", {"kind": "over", "code": 2}))
         )
         part.start()
         assert client.run() == 2
@@ -467,48 +479,54 @@ def test_it_waits_for_the_folder_and_then_goes_on(server: PernodeServer, paths: 
     assert terminal[0] == f"node1: waiting for node 0 ({paths.gate} does not exist; {shared})"
 
 
-def test_questions_are_answered_by_a_child(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> None:
-    part = running_client(server, paths, terminal)
-    part._client._answers = AnswerProcess(ECHO)
-    server._questions._here = AnswerProcess(ECHO)
-    for question in ({"ask": "facts"}, {"ask": "again"}):
-        replies = server.ask({"node0": question, "node1": question}, TIMEOUT_S)
-        assert [replies[node].answer["ask"] for node in server.nodes] == [question["ask"]] * 2
-        assert not any(reply.trouble for reply in replies.values())
-    part._client._answers.close()
-    part._client._answers = AnswerProcess((sys.executable, "-S", "-c", "pass"))
-    assert "has ended by itself" in server.ask({"node1": {"ask": "facts"}}, TIMEOUT_S)["node1"].trouble
-    server.finish(0)
-    part.join(TIMEOUT_S)
+def test_questions_are_answered_by_a_child(paths: CampaignPaths, terminal: Terminal) -> None:
+    with new_server(paths, terminal, answers=AnswerProcess(ECHO)) as server:
+        server.write_file()
+        part = running_client(server, paths, terminal, answers=AnswerProcess(ECHO))
+        for question in ({"ask": "facts"}, {"ask": "again"}):
+            replies = server.ask({"node0": question, "node1": question}, TIMEOUT_S)
+            assert [replies[node].answer["ask"] for node in server.nodes] == [question["ask"]] * 2
+            assert not any(reply.trouble for reply in replies.values())
+        assert "has ended by itself" in server.ask({"node1": {"ask": "end"}}, TIMEOUT_S)["node1"].trouble
+        server.finish(0)
+        part.join(TIMEOUT_S)
 
 
-def test_a_child_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+DEAF = """\
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seatrial.launch.host_questions.EXIT_TIMEOUT_S", 0.2)
-    answering = AnswerProcess(tuple(STANDING))
+    pid_file = tmp_path / "pid"
+    answering = AnswerProcess(("sh", "-c", 'exec "$0" -S -c "$1" > "$2"', sys.executable, DEAF, str(pid_file)))
     answering.ask(1, {"ask": "facts"})
-    process = answering._process
-    assert process is not None
+    wait_until(lambda: len(pids_in(pid_file)) == 1)
+    (pid,) = pids_in(pid_file)
     answering.close()
-    assert process.returncode == -signal.SIGKILL
+    assert is_gone(pid)
 
 
 def test_agents_that_do_not_end_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seatrial.launch.pernode_client.AGENT_EXIT_TIMEOUT_S", 0.2)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     agents = StartedAgents(tmp_path)
     log = log_of(CampaignPaths(tmp_path))
-    agents.start({"argv": [sys.executable, "-S", "-c", deaf], "log": str(log)})
-    process = agents._running[0][2]
-    wait_until(lambda: log.read_text() == "up\n")
-    assert os.getsid(process.pid) == process.pid, "Ctrl-C in the terminal must not reach it"
+    agents.start({"argv": [sys.executable, "-S", "-c", DEAF], "log": str(log)})
+    wait_until(lambda: len(pids_in(log)) == 1)
+    (pid,) = pids_in(log)
+    assert os.getsid(pid) == pid, "Ctrl-C in the terminal must not reach it"
     agents.end()
-    assert process.returncode == -signal.SIGKILL and agents.ended() == []
+    assert is_gone(pid) and agents.ended() == []
 
 
 def test_a_message_that_is_none_is_only_trouble(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> None:
     part = running_client(server, paths, terminal)
     for message in ({"kind": "start"}, {"kind": "start", "argv": 3, "log": "x"}, {"kind": "ask"}, {"kind": "unheard_of"}):
-        server._server.send("node1", json.loads(json.dumps(message)))
+        server.connections.send("node1", json.loads(json.dumps(message)))
     wait_until(lambda: sum("could not be started" in line for line in terminal) == 2)
     server.finish(0)
     part.join(TIMEOUT_S)

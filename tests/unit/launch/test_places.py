@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import sys
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from seatrial.launch.transports.select import LocalTransport
 from seatrial.records.codec import from_json
 from seatrial.records.launch import AgentEndpoint
 from seatrial.records.plan import PlaceSpec, RunSpec
-from tests.processes import is_gone, pids_in
+from tests.processes import is_gone, own_children, pids_in
 from tests.unit.launch.factory import FakeStarter, attempt_in, hosts_allocation, make_spec, on_hosts, until_over
 from tests.waiting import wait_until
 
@@ -83,8 +82,9 @@ def test_what_a_killed_agent_leaves_is_ended_when_no_other_node_lives_on_its_hos
     with allocate(spec, attempt) as allocated:
         agents = allocated.start(prepare_attempt(spec, attempt, allocated.allocation, os.environ))
         wait_until(lambda: len(pids_in(tmp_path / "pids")) == 3, "all ranks are up")
-        (here,) = [transport for transport, _ in allocated.start.__self__.transports.by]  # type: ignore[attr-defined]
-        os.kill(here._children["127.0.0.1"]._process.pid, signal.SIGKILL)
+        call = str(attempt.node("127.0.0.1").call)
+        (agent,) = [child for child in own_children() if call in child.cmdline()]
+        agent.kill()
         reports = until_over(agents)
         agents.close()
     assert [(report.kind, report.host) for report in reports if report.kind == "node_lost"] == [("node_lost", "127.0.0.1")]
@@ -211,7 +211,7 @@ def test_a_host_with_another_version_is_reported_at_once(tmp_path: Path, monkeyp
     with ControlServer("secret", NAMES) as server:
         with pytest.raises(VersionMismatchError):
             _connect(server, "n09")
-        with pytest.raises(HostError, match=r"n09 has Seatrial \S+ and the harness 9\.9\.9: install the same version") as caught:
+        with pytest.raises(HostError, match=r"n09 has Seatrial \S+ and the harness 9\.9\.9") as caught:
             wait_for_agents(server, _logs(tmp_path), dict, lambda: False)
     assert (caught.value.host, caught.value.cause) == ("n09", "node_not_started")
 
@@ -220,7 +220,7 @@ def test_hosts_that_do_not_connect_time_out(tmp_path: Path) -> None:
     times = iter([0.0, 59.0, 61.0, 61.0])
     with (
         ControlServer("secret", NAMES) as server,
-        pytest.raises(HostError, match=r"the agent of n00 did not connect within 60 s; the same on n01"),
+        pytest.raises(HostError, match=r"n00 .*60 s.*n01"),
     ):
         wait_for_agents(server, _logs(tmp_path), dict, lambda: False, monotonic=lambda: next(times))
 

@@ -141,7 +141,7 @@ def test_shared_memory_is_removed_only_on_the_host_of_the_order(
 def alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever other tests run beside: no other campaign, but where a test makes one."""
     if "another_campaign" not in request.node.name:
-        monkeypatch.setattr(orphans, "_another_agent_runs", lambda pids, proc: False)
+        monkeypatch.setattr(orphans, "another_agent_runs", lambda pids, proc: False)
 
 
 @pytest.fixture

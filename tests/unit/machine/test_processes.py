@@ -55,9 +55,8 @@ def test_one_process_whatever_its_name(tmp_path: Path, name: str) -> None:
     assert line.cpu_s == 150 / os.sysconf("SC_CLK_TCK") and line.reaped_s == 30 / os.sysconf("SC_CLK_TCK") and line.vsz_kib == 8
 
 
-@pytest.mark.parametrize("stat", ["", "7 (python", "7 (python) S 3", "7 (python) S x 7"])
-def test_a_damaged_line_is_none(tmp_path: Path, stat: str) -> None:
-    _process(tmp_path, 7, stat)
+def test_a_process_that_is_gone_or_half_read_is_none(tmp_path: Path) -> None:
+    _process(tmp_path, 7, "7 (python) S 3")
     assert read_process(str(tmp_path), 7) is None and read_process(str(tmp_path), 8) is None
 
 
@@ -166,10 +165,8 @@ def test_a_parent_that_ends_meanwhile_costs_one_read(tmp_path: Path) -> None:
     assert set(tree.read() or {}) == {12}
 
 
-def test_torn_lines_and_no_proc_at_all(tmp_path: Path) -> None:
+def test_no_children_and_no_proc_at_all(tmp_path: Path) -> None:
     _write(tmp_path, 10, 1)
-    (tmp_path / "11").mkdir()
-    (tmp_path / "11" / "stat").write_text("11 (py")
     assert ProcessTree(10, tmp_path).read() == {}
     assert ProcessTree(10, tmp_path / "none").read() is None
 
@@ -225,9 +222,6 @@ def test_an_oom_kill_on_the_host(tmp_path: Path) -> None:
     assert counter_before.describe_increase() == "oom_kill 7 → 9 on this host"
 
 
-@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "0\n::\n\xff"])
-def test_unreadable_oom_counters_are_left_out(tmp_path: Path, text: str) -> None:
-    for name in ("self/cgroup", "vmstat", "memory.events"):
-        write(tmp_path / name, text)
+def test_without_oom_counters_nothing_increases(tmp_path: Path) -> None:
     assert read_oom_kills(tmp_path, tmp_path) == {}
     assert OomKillCounter(tmp_path, tmp_path / "nowhere").describe_increase() == ""

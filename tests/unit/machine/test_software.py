@@ -35,9 +35,9 @@ OURS = find_interpreter((), Path("/"), os.environ)
 
 @pytest.fixture(autouse=True)
 def fresh_queries() -> Iterator[None]:
-    software._query_interpreter.cache_clear()
+    software.query_interpreter.cache_clear()
     yield
-    software._query_interpreter.cache_clear()
+    software.query_interpreter.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_cuda_of_torch_is_read_and_torch_is_not_imported(tmp_path: Path) -> None
     found = find_interpreter((sys.executable,), Path("/"), {**os.environ, "PYTHONPATH": str(tmp_path)})
     assert (found.packages["torch"], found.torch_cuda) == ("2.9.0", "13.0")
     (package / "version.py").unlink()
-    software._query_interpreter.cache_clear()
+    software.query_interpreter.cache_clear()
     assert find_interpreter((sys.executable,), Path("/"), {**os.environ, "PYTHONPATH": str(tmp_path)}).torch_cuda == ""
 
 

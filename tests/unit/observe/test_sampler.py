@@ -15,6 +15,7 @@ import pytest
 from seatrial.observe.sampler import CsvWriter, Sampler, SamplerClock, Source, Unavailable, impossible_column
 from seatrial.records.telemetry import SamplerAccount
 from tests.csv_files import rows_of
+from tests.facts import states
 
 COLUMNS = ("timestamp", "epoch_sec", "gpu_index", "util_gpu_pct", "power_w", "sample_ms", "gap_s")
 START_T = 1_794_705_558.0
@@ -88,7 +89,7 @@ def test_impossible_samples_are_dropped_and_counted(tmp_path: Path) -> None:
     account = _run(path, Script([(2.0, [_util(4000)]), (2.0, [_util(97)]), (2.0, [_util(-1)])]))
     assert [row["util_gpu_pct"] for row in rows_of(path)] == ["97"]
     assert (account.invalid, account.rows, account.empty) == (2, 1, False)
-    assert account.note == "2 samples were dropped as impossible (first: util_gpu_pct 4000)"
+    assert states(account.note, "2 samples", "util_gpu_pct 4000")
 
 
 def test_no_rows_in_a_run_shorter_than_two_intervals_are_expected(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_a_disk_that_fails_at_close_is_reported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(CsvWriter, "close", fail)
     account = _run(tmp_path / "gpu.csv", Script([(5.0, [_util(1)]), (5.0, [_util(2)])]))
     assert account.rows == 2
-    assert account.note == "gpu.csv could not be closed (Input/output error): rows of it may be lost"
+    assert states(account.note, "gpu.csv", "Input/output error", "lost")
 
 
 def test_a_thread_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

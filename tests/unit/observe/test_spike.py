@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seatrial.observe.progress import LastStep, Progress, RankState
 from seatrial.observe.spike import SpikeAlarm, SpikeDetector
+from tests.facts import states
 
 
 def alarms(paces_ms: list[float | None], ratio: float | None = 2.0, looks_a_beat: int = 1) -> list[SpikeAlarm]:
@@ -70,7 +71,7 @@ def test_a_step_that_does_not_end_is_reported_once_and_again_when_it_has_lasted_
         alarm = detector.check(Progress(step=2, last_steps=(mark,)), t=float(t))
         found += [alarm] if alarm else []
     assert [(alarm.t, alarm.kind) for alarm in found] == [(17.0, "silence"), (33.0, "silence")]
-    assert found[0].text == "no step has ended for 15 s (the last was 2, rank 1); steps took 50.0 ms before"
+    assert states(found[0].text, "15 s", 2, "rank 1", "50.0 ms")
 
 
 def test_slow_steps_are_no_silence() -> None:

@@ -131,7 +131,7 @@ def test_a_zero_stage_that_is_added_keeps_the_runs_that_are_there(precision: str
 
 
 def test_a_mixed_precision_that_no_setting_makes_alike_is_refused(resolved: Resolved) -> None:
-    with pytest.raises(PlanError, match=r"mixed_precision cannot be the same in all groups: fp16 under ZeRO 1 .*b.*ddp has autocast only"):
+    with pytest.raises(PlanError, match=r"mixed_precision.*fp16.*ZeRO 1 .*b.*ddp.*autocast"):
         resolved(plan_of({"precision": "fp16"}, ENGINES))
     assert values(resolved(plan_of({"zero_stage": 1}, {"mixed_precision": ["autocast", "weights"]})), "mixed_precision") == {
         "mixed-precision-autocast": "autocast",

@@ -17,6 +17,7 @@ from seatrial.plan.checks import (
 from seatrial.plan.load import load_plan
 from seatrial.plan.schema import Axis, Place, Plan, Workload
 from seatrial.records.plan import CampaignPlan
+from tests.facts import states
 
 HEAD = "name: x\nworkload: dummy\n"
 SCRIPT = 'name: x\nworkload: {script: t.py, args: ["--bs", "{bs}"]}\n'
@@ -171,10 +172,8 @@ def test_a_pattern_that_is_no_regular_expression(message_of: Callable[..., str])
 def test_a_matrix_beyond_the_limit_is_refused_with_its_numbers(message_of: Callable[..., str]) -> None:
     values = ", ".join(str(number) for number in range(1, 12))
     message = message_of(f"{HEAD}axes: {{micro_batch: [{values}], num_workers: [{values}]}}\nrepeats: 100\n")
-    assert message == (
-        "p.yaml:3: axes: micro_batch (11 values) × num_workers (11 values) × 100 repeats is 12,100 runs, more than 10,000; "
-        "take values or repeats away"
-    )
+    assert message.startswith("p.yaml:3: axes: ")
+    assert states(message, "micro_batch (11 values)", "num_workers (11 values)", "100 repeats", "12,100 runs", "10,000")
 
 
 def test_the_least_that_a_plan_can_say_is_right() -> None:

@@ -167,13 +167,13 @@ def test_a_folder_for_any_program() -> None:
 
 
 def test_an_axis_without_a_placeholder_is_named() -> None:
-    with pytest.raises(UsageError, match=r"the axis 'bz' is not used: the command has no \{bz\}; did you mean 'bs'\?"):
+    with pytest.raises(UsageError, match=r"'bz'.*\{bz\}.*'bs'"):
         mapping_from_command(shlex.split(LINE), axes={"bz": [1], "nw": [0]})
-    with pytest.raises(UsageError, match=r"the axis 'bs' is not used: .*; write \{bs\} where its value belongs"):
+    with pytest.raises(UsageError, match=r"'bs'.*\{bs\}"):
         mapping_from_command(["python", "train.py"], axes={"bs": [1]})
-    with pytest.raises(UsageError, match=r"^--samples-per-step \{mb\}: there is no axis 'mb'; add it as an axis with -P"):
+    with pytest.raises(UsageError, match=r"^--samples-per-step \{mb\}: .*'mb'.* -P"):
         mapping_from_command(["python", "train.py"], samples_per_step="{mb}")
-    with pytest.raises(UsageError, match=r"^--tokens-per-step \{bz\}\*\{nw\}: there is no axis 'bz'; did you mean 'bs'\?"):
+    with pytest.raises(UsageError, match=r"^--tokens-per-step \{bz\}\*\{nw\}: .*'bz'.*'bs'"):
         mapping_from_command(shlex.split(LINE), axes=AXES, tokens_per_step="{bz}*{nw}")
 
 
@@ -253,7 +253,7 @@ def test_deepspeed_without_options_takes_every_gpu(
 
 def test_gpus_that_nobody_can_count_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(from_command, "read_driver", lambda: HUNG_DRIVER)
-    with pytest.raises(UsageError, match=r"their number is unknown \(the driver does not answer\); add --num_gpus N"):
+    with pytest.raises(UsageError, match=r"the driver does not answer.*--num_gpus N"):
         mapping_from_command(["deepspeed", "train.py"])
 
 

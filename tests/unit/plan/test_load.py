@@ -23,6 +23,7 @@ from seatrial.plan.reference import json_schema
 from seatrial.plan.schema import RANK_MEANINGS, Plan, RankBy
 from seatrial.plan.yaml_text import Locations
 from seatrial.records.plan import CampaignPlan
+from tests.facts import states
 
 HEAD = "name: x\nworkload: dummy\n"
 SCRIPT = 'name: x\nworkload: {script: t.py, args: ["--bs", "{bs}"]}\n'
@@ -142,7 +143,7 @@ def test_ten_million_runs_are_refused_before_they_are_made(message_of: MessageOf
         f"name: x\nworkload: {{script: t.py, args: ['{{a}}{{b}}{{c}}{{d}}{{e}}{{f}}{{g}}{{h}}{{i}}{{j}}{{k}}{{l}}']}}\naxes: {{{axes}}}\n"
     )
     assert message.startswith("p.yaml:3: axes: a (10 values) × b (10 values) × ")
-    assert "× h (10 values) × 4 more axes × 1 repeat is more than 10^12 runs, more than 10,000" in message
+    assert states(message, "h (10 values)", "4 more axes", "1 repeat", "10^12 runs", "10,000")
 
 
 def test_of_many_axes_the_largest_are_named() -> None:
@@ -172,7 +173,7 @@ def test_what_cannot_be_extended(extends: str, message: str, message_of: Message
 
 
 def test_a_folder_whose_name_is_no_text(tmp_path: Path, resolved: Callable[..., CampaignPlan]) -> None:
-    with pytest.raises(UsageError, match="has a name that is not plain UTF-8; rename it or start elsewhere"):
+    with pytest.raises(UsageError, match=r"UTF-8.*rename"):
         resolved({"name": "x", "workload": {"script": "t.py"}}, cwd=tmp_path / "caf\udce9")
 
 
@@ -304,7 +305,7 @@ def test_an_error_points_into_the_file_that_holds_the_key(plan_file: Callable[..
     plan_file("name: base\nworkload: dummy\n\nlimits:\n  run_s: 60\n  strt_s: 3\n", "base.yaml")
     with pytest.raises(PlanError) as caught:
         load_plan(plan_file("extends: base.yaml\nlimits: {run_s: 5}\n"))
-    assert str(caught.value) == "base.yaml:6: limits.strt_s: unknown key; did you mean 'start_s'?"
+    assert states(str(caught.value), "base.yaml:6: limits.strt_s: ", "'start_s'")
 
     plan_file("name: base\nworkload: dummy\nlimits: {run_s: 60}\n", "base.yaml")
     with pytest.raises(PlanError) as caught:
@@ -317,13 +318,13 @@ def test_plans_that_extend_each_other_are_named(plan_file: Callable[..., Path]) 
     plan_file("extends: b.yaml\n", "c.yaml")
     with pytest.raises(PlanError) as caught:
         load_plan(plan_file("extends: b.yaml\n"))
-    assert str(caught.value) == "c.yaml:1: extends: circular `extends`: b.yaml → c.yaml → b.yaml"
+    assert states(str(caught.value), "c.yaml:1: extends: ", "b.yaml → c.yaml → b.yaml")
 
 
 def test_a_plan_that_is_not_there_and_a_name_that_is_none(plan_file: Callable[..., Path]) -> None:
-    with pytest.raises(PlanError, match=r"^p.yaml:2: extends: there is no plan gone.yaml; the path is relative to \.$"):
+    with pytest.raises(PlanError, match=r"^p.yaml:2: extends: .*gone.yaml"):
         load_plan(plan_file("name: x\nextends: gone.yaml\n"))
-    with pytest.raises(PlanError, match=r"^p.yaml:1: extends: must be the path of another plan, relative to this file$"):
+    with pytest.raises(PlanError, match=r"^p.yaml:1: extends: .*path of another plan"):
         load_plan(plan_file("extends: [a.yaml]\n"))
 
 

@@ -91,7 +91,7 @@ def test_without_a_plan_every_left_over_is_reported() -> None:
     assert not found["SEATRIAL_ variables"].ok
     secret = {"PET_RDZV_TOKEN": "hunter2", "SEATRIAL_URL": "https://me:hunter2@host"}
     assert "hunter2" not in str(list(environment.check_variables(make_need(caller=secret)))), "it is kept in preflight.json"
-    assert found["slowing variables"].found == "CUDA_LAUNCH_BLOCKING=1: the host waits for the device at every call, so nothing overlaps"
+    assert found["slowing variables"].found.startswith("CUDA_LAUNCH_BLOCKING=1: ")
 
 
 def test_a_plan_may_switch_off_what_slows() -> None:

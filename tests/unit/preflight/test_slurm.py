@@ -92,7 +92,7 @@ def test_the_task_on_a_node_says_what_is_not_there(tmp_path: Path) -> None:
 
     here, gone = tmp_path / "a b", tmp_path / "gone"
     here.write_text("")
-    seen = slurm._look(PlaceSpec(kind=SLURM), tmp_path / "trial", [here, gone], call)
+    seen = slurm.missing_on_nodes(PlaceSpec(kind=SLURM), tmp_path / "trial", [here, gone], call)
     assert list(seen.values()) == [{gone}]
 
 

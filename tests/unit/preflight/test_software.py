@@ -14,6 +14,7 @@ from seatrial.preflight.definitions import Need
 from seatrial.preflight.software import UsedPython
 from seatrial.records.caution import Check
 from seatrial.records.plan import RunSpec
+from tests.facts import states
 from tests.programs import make_program
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
@@ -68,7 +69,7 @@ def test_missing_deepspeed_is_reported_with_what_brings_it(tmp_path: Path, monke
         "program deepspeed"
     ]
     assert (check.ok, check.refuses, check.prevents) == (False, True, "deepspeed: No such file or directory")
-    assert check.fix == "install deepspeed (pip install 'seatrial[stage1]'), activate the environment that has it, or give its full path"
+    assert states(check.fix, "pip install 'seatrial[stage1]'", "full path")
 
 
 def test_script_must_lie_in_the_runs_folder(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from seatrial.machine.host import is_on_all_nodes
 from seatrial.preflight import software
 from seatrial.records.caution import Check
 from seatrial.records.plan import SLURM, ContainerSpec, RunSpec, SlurmSpec
+from tests.facts import states
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
 NONE = Driver(problem="no GPU driver", no_driver=True)
@@ -70,7 +71,7 @@ def test_what_cannot_work_here_is_refused_by_its_key(tmp_path: Path, monkeypatch
     check = found["setting dtype"]
     assert (check.ok, check.refuses) == (False, True)
     assert check.found == "fp16 needs a GPU and there is none: use bf16 or fp32"
-    assert check.fix == "change dtype in `settings` or its axis, or run where it can be had"
+    assert states(check.fix, "dtype", "`settings`")
 
 
 @pytest.mark.parametrize(("caller", "num_gpus"), [({}, 2), ({"CUDA_VISIBLE_DEVICES": "1"}, 1), ({"CUDA_VISIBLE_DEVICES": ""}, 0)])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seatrial.probe import Probe
-from seatrial.probe.writer import MAX_HALT_FILE_BYTES, HaltFile
+from seatrial.probe.writer import MAX_HALT_FILE_BYTES, HaltFile, HeartbeatThread
 from tests.waiting import wait_until
 
 
@@ -96,7 +97,7 @@ def test_a_step_beyond_the_end_changes_nothing(make_probe, lines):
     assert lines.heartbeats()[-1]["msg"] == "done"
 
 
-def test_a_rank_beyond_the_step_ends_at_once_without_more_data(make_probe, lines):
+def test_a_rank_beyond_the_step_ends_at_once_without_more_data(make_probe, lines, tick):
     loaded = []
 
     def loader():
@@ -109,7 +110,7 @@ def test_a_rank_beyond_the_step_ends_at_once_without_more_data(make_probe, lines
         with probe.step():
             if batch == 5:
                 request_halt(lines, 2)
-                tick(probe)
+                tick()
     probe.close()
     assert len(lines.steps()) == 6
     assert loaded == [0, 1, 2, 3, 4, 5]
@@ -117,12 +118,12 @@ def test_a_rank_beyond_the_step_ends_at_once_without_more_data(make_probe, lines
     assert (halt["step"], halt["at_step"]) == (5, 2)
 
 
-def test_a_request_during_the_wait_for_data_counts_before_the_step(make_probe, lines):
+def test_a_request_during_the_wait_for_data_counts_before_the_step(make_probe, lines, tick):
     def loader():
         for batch in range(10):
             if batch == 3:
                 request_halt(lines, 3)
-                tick(probe)
+                tick()
             yield batch
 
     probe = make_probe()
@@ -131,26 +132,26 @@ def test_a_request_during_the_wait_for_data_counts_before_the_step(make_probe, l
     assert lines.events("halt")[0]["step"] == 2
 
 
-def test_a_torn_file_is_read_when_it_is_complete(make_probe, lines, caplog):
+def test_a_torn_file_is_read_when_it_is_complete(make_probe, lines, caplog, tick):
     probe = make_probe()
     whole = json.dumps({"attempt": 1, "at_step": 4, "reason": "stalled"})
     seen = []
     for batch in probe.data(range(10)):
         with probe.step():
             (lines.run_dir / "halt.json").write_text(whole[: len(whole) * (batch + 1) // 3])
-            tick(probe)
+            tick()
             seen.append(lines.heartbeats()[-1]["msg"])
     probe.close()
     assert caplog.text.count("is to end before step 4: stalled") == 1, "though the file was written once more"
     assert seen == ["beat", "step_end", "beat; halting at step 4", "beat; halting at step 4"]
 
 
-def test_a_halted_loop_does_not_begin_again_when_the_request_is_moved(make_probe, lines):
+def test_a_halted_loop_does_not_begin_again_when_the_request_is_moved(make_probe, lines, tick):
     request_halt(lines, 2)
     probe = make_probe()
     assert len(train(probe)) == 2
     request_halt(lines, 500)
-    tick(probe)
+    tick()
     assert train(probe) == []
     probe.close()
     assert [halt["at_step"] for halt in lines.events("halt")] == [2]
@@ -225,10 +226,18 @@ def test_the_trainer_is_stopped_unless_it_stops_anyway(callback, lines, at_step,
     assert lines.events()[-1]["kind"] == "stop"
 
 
-def tick(probe: Probe) -> None:
-    """What the heartbeat's thread does twice a second."""
-    assert probe._writer is not None
-    probe._writer._thread.tick()
+@pytest.fixture
+def tick(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What the heartbeat's thread of the newest probe does twice a second."""
+    threads: list[HeartbeatThread] = []
+
+    class Recorded(HeartbeatThread):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            threads.append(self)
+
+    monkeypatch.setattr("seatrial.probe.writer.HeartbeatThread", Recorded)
+    return lambda: threads[-1].tick()
 
 
 def train_one(probe: Probe) -> None:

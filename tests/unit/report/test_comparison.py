@@ -10,6 +10,7 @@ import pytest
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Projection, Relation, Scaling, ScalingPoint
 from seatrial.records.measure import Estimate
 from seatrial.report.comparison import comparison_lines, drawn, families_json, families_lines, history_lines, scaling_lines
+from tests.facts import states
 
 FASTER = Comparison(
     a="mb8",
@@ -207,6 +208,7 @@ def test_long_names_are_cut_and_fit(width: int) -> None:
 
 
 def test_nothing_and_what_cannot_be_read() -> None:
-    assert history_lines([], "h.jsonl") == ["h.jsonl has no rows yet; `seatrial history add OUT` keeps a campaign's groups"]
-    assert history_lines([row()], "h.jsonl", unreadable=2)[-1] == "2 lines of h.jsonl cannot be read, and what they held is not shown"
+    (none,) = history_lines([], "h.jsonl")
+    assert states(none, "h.jsonl", "`seatrial history add OUT`")
+    assert states(history_lines([row()], "h.jsonl", unreadable=2)[-1], "2 lines", "h.jsonl", "cannot be read")
     assert "no rows that can be read" in history_lines([], "h.jsonl", unreadable=1)[0]

@@ -38,6 +38,7 @@ from seatrial.report.view.campaign import (
 )
 from seatrial.report.view.machine import machines
 from seatrial.report.write import summary_json
+from tests.facts import states
 from tests.unit.analyse import factory as runs
 from tests.unit.report import charted_factory, factory
 from tests.unit.report.console import lines
@@ -55,7 +56,7 @@ def test_of_a_tie_another_than_the_best_may_be_recommended() -> None:
     assert (notes["mb16_nw0"], notes["mb16_nw2"]) == ("recommended", "tied")
     told = winners_sentence(results)
     assert told.startswith("No winner by throughput is proven.") and ranking.reason in told and "1 run still to be run" in told
-    assert "Recommended: mb16_nw0 (1,251 samples/s ±2.0 %), for the lower p90/p50." in told and "eads" not in told
+    assert states(told, "Recommended: mb16_nw0", "1,251 samples/s ±2.0 %", "lower p90/p50") and "eads" not in told
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_the_first_of_those_to_come_is_not_called_the_only_group() -> None:
     only = factory.ranking().groups[0]
     ranking = factory.ranking(groups=(only,), reason="mb16_nw2 is the only group.")
     told = winners_sentence(factory.results(ranking=ranking, not_started=(waiting("mb64"),), pending=("mb64_r1",)))
-    assert "is the only group" not in told and "No run of another group has ended yet. 1 run still to be run." in told
+    assert "is the only group" not in told and states(told, "another group", "1 run still to be run")
 
 
 def test_a_group_alone_leads_nobody() -> None:
@@ -228,14 +229,14 @@ def test_a_winner_is_not_final_while_the_platform_failed_a_run() -> None:
     groups = [dataclasses.replace(group, infrastructure_failures=failed if group.group == "mb16_nw0" else ()) for group in factory.groups()]
     told = winners_sentence(factory.results(groups=tuple(groups), ranking=factory.ranking(decided=True), pending=()))
     assert told.startswith("No winner by throughput is proven. ") and "more than the noise" not in told
-    assert "but the platform failed mb16_nw0_r3 (io_error): no winner is final before that is run again." in told
+    assert states(told, "platform", "mb16_nw0_r3", "io_error", "run again")
 
 
 def test_debugging_is_beside_the_figures() -> None:
     groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO",) if group.group == "mb16_nw2" else ()) for group in factory.groups()]
     results = factory.results(groups=tuple(groups))
     assert [note_with_debug(row) for row in ranking_rows(results)][:2] == ["recommended, debug on", "tied"]
-    assert "(1,270 samples/s ±1.0 %), measured with NCCL_DEBUG=INFO on, for the lower p90/p50." in winners_sentence(results)
+    assert states(winners_sentence(results), "1,270 samples/s ±1.0 %", "NCCL_DEBUG=INFO", "lower p90/p50")
 
 
 FIRST, SECOND = "427b0000", "9c0d0000"
@@ -316,10 +317,8 @@ def test_less_may_be_better() -> None:
 
 def test_groups_with_one_reason_share_a_line() -> None:
     reasons = list(markdown_ranking(charted_factory.many_groups(5)))[3]
-    assert reasons.splitlines() == [
-        "- group0000: recommended, not told apart by the data",
-        "- group0001, group0002, group0003, group0004: tied, not told apart by the data",
-    ]
+    recommended, tied = reasons.splitlines()
+    assert recommended.startswith("- group0000: recommended") and tied.startswith("- group0001, group0002, group0003, group0004: tied")
 
 
 def test_of_many_reasons_the_rest_is_counted() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from seatrial.records.columns import PHASES, RANKS, STEP_TIMES, STEPS, Columns, RunCharts
-from seatrial.records.results import CampaignResults
+from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.terminal_sections import MOST_DETAILED
 from seatrial.report.terminal_sections import startup_section as startup_section_shares
 from seatrial.report.terminal_sections import step_time_section as step_time_section_courses
@@ -86,8 +87,13 @@ def test_lowest_and_highest_are_those_of_all_steps_and_ranks() -> None:
 
 def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    points = module._points
-    monkeypatch.setattr(module, "_points", lambda run: read.append(run.attempt.spec.group) or points(run))
+    columns = module.chart_columns
+
+    def recorded(run: MeasuredRun, table: str, *names: str) -> Any:
+        read.extend([run.attempt.spec.group] if table == STEPS else [])
+        return columns(run, table, *names)
+
+    monkeypatch.setattr(module, "chart_columns", recorded)
     assert len(step_times(charted_factory.many_groups(20), 3)) == 3
     assert len(read) == 3
 

@@ -373,7 +373,7 @@ def test_what_is_left_out_is_reported_and_only_the_timeline_is(monkeypatch: pyte
 def test_findings_keep_the_runs_they_are_about(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEW_RUNS", 3)
     monkeypatch.setattr(module, "timeline_row_budget", lambda _: 33)
-    monkeypatch.setattr(module, "_named", lambda _: {"g2_r3"})
+    monkeypatch.setattr(module, "named_in_findings", lambda _: {"g2_r3"})
     assert ("g2", 3) in kept(results(4, 3, 10))
 
 

@@ -57,13 +57,13 @@ def campaign(**changes: Any) -> TrackedCampaign:
 def mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for name, value in trackers._MLFLOW_ENVIRONMENT.items():
+    for name, value in trackers.MLFLOW_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
 
 
 def runs_of(tracker: trackers.Mlflow) -> list[Any]:
-    client = tracker._client
+    client = tracker.client
     experiment = client.get_experiment_by_name("smoke")
     return list(client.search_runs([experiment.experiment_id]))
 
@@ -78,10 +78,10 @@ def test_mlflow_has_a_run_with_everything_in_it(tmp_path: Path) -> None:
     assert run.data.params["micro_batch"] == "8" and run.data.params["loader"] == "fork"
     assert run.data.tags["seatrial.hash"] == "abc" and run.data.tags["seatrial.key"] == tracked_run().key
     assert run.data.metrics["samples_per_s"] == 123.5
-    history = tracker._client.get_metric_history(run.info.run_id, "wall_iter_ms")
+    history = tracker.client.get_metric_history(run.info.run_id, "wall_iter_ms")
     assert [(each.step, each.value) for each in history] == [(step, 10.0 + step) for step in range(50)]
-    assert math.isnan(tracker._client.get_metric_history(run.info.run_id, "loss")[5].value)
-    assert [each.step for each in tracker._client.get_metric_history(run.info.run_id, "gpu0/power_w")] == [2, 4]
+    assert math.isnan(tracker.client.get_metric_history(run.info.run_id, "loss")[5].value)
+    assert [each.step for each in tracker.client.get_metric_history(run.info.run_id, "gpu0/power_w")] == [2, 4]
     assert (tmp_path / "mlruns").is_dir() and tracker.where == (tmp_path / "mlruns").as_uri()
 
 
@@ -92,8 +92,8 @@ def test_sending_again_adds_nothing_and_brings_figures_up_to_date(tmp_path: Path
     tracker.send_run(tracked_run(figures={"samples_per_s": 99.0, "wall_p50_ms": 10.25}, tags={"outcome": "ok", "hash": "abc2"}))
     (run,) = runs_of(tracker)
     assert run.data.metrics["samples_per_s"] == 99.0 and run.data.tags["seatrial.hash"] == "abc2"
-    assert len(tracker._client.get_metric_history(run.info.run_id, "wall_iter_ms")) == 50
-    assert len(tracker._client.get_metric_history(run.info.run_id, "wall_p50_ms")) == 1
+    assert len(tracker.client.get_metric_history(run.info.run_id, "wall_iter_ms")) == 50
+    assert len(tracker.client.get_metric_history(run.info.run_id, "wall_p50_ms")) == 1
 
 
 @pytest.mark.usefixtures("mlflow")
@@ -104,7 +104,7 @@ def test_what_broke_off_is_sent_anew(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise ConnectionError("connection reset")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tracker._client, "set_tag", broken)
+        patch.setattr(tracker.client, "set_tag", broken)
         with pytest.raises(ConnectionError):
             tracker.send_run(tracked_run())
     assert len(runs_of(tracker)) == 1
@@ -148,13 +148,13 @@ def test_a_server_out_of_reach_is_reported_when_it_is_opened(tmp_path: Path, mon
 def test_the_store_in_the_folder_stays_what_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool, there: str | None, scheme: str
 ) -> None:
-    monkeypatch.setattr(trackers, "_is_full_mlflow", lambda: whole)
+    monkeypatch.setattr(trackers, "is_full_mlflow", lambda: whole)
     if there == "files":
         (tmp_path / "0").mkdir()
         (tmp_path / "0" / "meta.yaml").touch()
     if there == "database":
         (tmp_path / "mlflow.db").touch()
-    uri, artifacts = trackers._local_mlflow_store(tmp_path)
+    uri, artifacts = trackers.local_mlflow_store(tmp_path)
     assert uri.startswith(f"{scheme}:///") and (artifacts is not None) == (scheme == "sqlite")
 
 
@@ -166,7 +166,7 @@ WHOLE, LAST = 1, 4
 def wandb_offline(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     for name in ("WANDB_DIR", "WANDB_PROJECT", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in {**trackers._WANDB_ENVIRONMENT, "WANDB_MODE": "offline"}.items():
+    for name, value in {**trackers.WANDB_ENVIRONMENT, "WANDB_MODE": "offline"}.items():
         monkeypatch.setenv(name, value)
     for name in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR", "WANDB_CONFIG_DIR", "WANDB_ARTIFACT_DIR"):
         monkeypatch.setenv(name, str(tmp_path_factory.getbasetemp() / "wandb-home"))

@@ -122,7 +122,7 @@ NAMED = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 def file_names(owner: type) -> list[str]:
     values = [value for base in owner.__mro__ for value in vars(base).values()]
-    return [value.name for value in values if isinstance(value, paths._InFolder)]
+    return [value.name for value in values if isinstance(value, paths.InFolder)]
 
 
 OWNERS = (paths.CampaignPaths, paths.AttemptPaths, paths.AllocationPaths, paths.StagesPaths)

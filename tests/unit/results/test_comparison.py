@@ -24,6 +24,7 @@ from seatrial.results.compare import Resolver, compared_group, full_name, resolv
 from seatrial.results.compare_page import check_other_campaign, read_run_for_diff, write_comparison
 from seatrial.results.gather import read_campaign_at
 from seatrial.results.recompute import recompute, scaling_within, worst_scaling
+from tests.facts import states
 from tests.unit.analyse import factory
 from tests.unit.analyse.factory import measured, spec
 from tests.unit.analyse.test_scaling import ranks_and_step_ms
@@ -136,10 +137,7 @@ def test_a_baseline_that_is_no_group_is_reported_and_a_choice_counts(tmp_path: P
     folder = write_compared(tmp_path / "o", {"a": SLOW, "b": FAST, "c": SLOW, "d": SLOW}, baseline="gone").folder
     asked = resolve_pairs([str(folder)])
     assert asked.family == 6
-    assert asked.note == (
-        "b, the recommended group, is the baseline: the plan's own ('gone') has no counted runs. "
-        "It was chosen from 4 groups by their figures, so 6 pairs count for the correction."
-    )
+    assert states(asked.note, "b", "recommended", "baseline", "'gone'", "4 groups", "6 pairs")
     assert resolve_pairs([str(folder), "c"]).family == 3
 
 
@@ -168,7 +166,7 @@ def test_two_campaigns_without_common_groups_are_their_winners(out: Path, tmp_pa
     asked = resolve_pairs([str(out), str(other)])
     assert names(asked.pairs) == [(f"{out}:fast", f"{other}:only")]
     assert asked.family == 2
-    assert asked.note == "The recommended groups of both, chosen from 2 and 1: 2 comparisons count for the correction."
+    assert states(asked.note, "recommended groups", "2 and 1", "2 comparisons")
 
 
 def test_one_side_is_none(out: Path) -> None:

@@ -12,7 +12,7 @@ from seatrial.history import rows
 from seatrial.records.verdict import Baseline, Criterion, Evidence, Finding, Verdict
 from seatrial.results.compare import compared_group
 from seatrial.results.gather import read_campaign_at
-from seatrial.results.why import _differences, _named_files, _subjects, find_finding, read_verdict, trace
+from seatrial.results.why import find_finding, finding_differences, named_files, read_verdict, subjects_of, trace
 from tests.unit.results.campaigns import write_compared
 
 CRITERION = Criterion(metric="failed_runs", scope="campaign", at_most=0)
@@ -42,7 +42,7 @@ def test_a_number_or_the_beginning_of_an_id_will_do(wanted: str, id: str) -> Non
 
 
 def test_a_beginning_of_several_names_them() -> None:
-    with pytest.raises(UsageError, match=r"'leak' begins 2 ids; write more of one:\n  leak:mb16_r1:host\n  leak-none$"):
+    with pytest.raises(UsageError, match=r"'leak' .*2 ids.*\n  leak:mb16_r1:host\n  leak-none$"):
         find_finding(FINDINGS, "leak")
 
 
@@ -80,7 +80,7 @@ def recorded(
     ],
 )
 def test_only_what_differs_is_reported(before: Finding, now: Finding, differences: list[str]) -> None:
-    assert list(_differences(before, now)) == differences
+    assert list(finding_differences(before, now)) == differences
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_only_what_differs_is_reported(before: Finding, now: Finding, difference
 def test_a_number_that_compares_was_made_of_both(criterion: Criterion, name: str, subjects: list[str]) -> None:
     own = Evidence(subject="mb16", name=name, value=1.0, file="group_summary.csv")
     base = Evidence(subject="ranks1", name="total at 1 GPU", value=1.0, file="group_summary.csv")
-    assert _subjects(Finding(id="1", criterion=criterion, verdict=Verdict.PASS, text="So.", evidence=(own, base)), own) == subjects
+    assert subjects_of(Finding(id="1", criterion=criterion, verdict=Verdict.PASS, text="So.", evidence=(own, base)), own) == subjects
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_files_that_an_evidence_names(tmp_path: Path, file: str, names: list[str
     attempt.mkdir(parents=True)
     for rank in (0, 1):
         (attempt / f"events_rank{rank}.jsonl").touch()
-    assert [path.name for path in _named_files(tmp_path, file)] == names
+    assert [path.name for path in named_files(tmp_path, file)] == names
 
 
 FAST, SLOW = [10.0, 10.1, 10.05], [12.0, 12.1, 12.2]

@@ -33,6 +33,7 @@ from seatrial_runbooks.stage1.driver_output import DriverView, driver_view, plan
 from seatrial_runbooks.stage1.preflight import check_baseline, check_runnable
 from seatrial_runbooks.stage1.to_plan import plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, read
+from tests.facts import states
 from tests.unit.analyse import factory
 from tests.unit.runbooks.conftest import NOW, SMALL
 
@@ -206,9 +207,9 @@ def test_a_name_that_looks_like_a_setting_is_refused_in_a_dry_run_too(
     drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], environ: dict[str, str]
 ) -> None:
     assert drive(ZERO_STAGE="1", **environ) == 1
-    assert "[ERROR] ZERO_STAGE is not a variable of this driver: use SWEEP_ZERO_STAGES" in capsys.readouterr().err
+    assert states(capsys.readouterr().err, "[ERROR] ZERO_STAGE", "SWEEP_ZERO_STAGES")
     assert drive(ZERO_STAGE="1", IGNORE_UNKNOWN="1", **environ) == 0
-    assert "[WARN] ZERO_STAGE is not a variable of this driver: use SWEEP_ZERO_STAGES; ignored" in capsys.readouterr().out
+    assert states(capsys.readouterr().out, "[WARN] ZERO_STAGE", "SWEEP_ZERO_STAGES", "ignored")
 
 
 def test_gpus_that_are_not_there_are_one_sentence(
@@ -217,10 +218,8 @@ def test_gpus_that_are_not_there_are_one_sentence(
     monkeypatch.setattr(preflight, "read_driver", lambda: Driver(problem="no NVIDIA driver"))
     assert drive(INCLUDE="localhost:0,1", WORLD_SIZE="") == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        "[ERROR] INCLUDE is localhost:0,1, and no GPU was found on this machine (no NVIDIA driver): "
-        "use INCLUDE=localhost WORLD_SIZE=2 for ranks on the CPU"
-    )
+    assert line.startswith("[ERROR] INCLUDE is localhost:0,1")
+    assert states(line, "no GPU", "no NVIDIA driver", "INCLUDE=localhost WORLD_SIZE=2")
     assert stand_in.calls == [] and drive(INCLUDE="localhost:0,1", WORLD_SIZE="", DRY_RUN="1") == 0
 
 
@@ -407,30 +406,26 @@ def test_an_environment_that_is_not_there_is_reported(programs: Path) -> None:
 def test_no_conda_is_reported(programs: Path) -> None:
     path = ":".join(folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "conda").exists())
     done = started(DRIVER, cwd=programs, PATH=path, CONDA_ENV="csref_2")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "[ERROR] CONDA_ENV is csref_2, and there is no conda on PATH nor in CONDA_EXE: activate conda, or leave CONDA_ENV out\n",
-    )
+    assert done.returncode == 1 and done.stderr.startswith("[ERROR] CONDA_ENV is csref_2")
+    assert states(done.stderr, "conda", "PATH", "CONDA_EXE", "CONDA_ENV") and done.stderr.count("\n") == 1
 
 
 def test_a_python_without_seatrial_names_the_command_to_get_it(programs: Path) -> None:
     done = started(DRIVER, cwd=programs, SEATRIAL_PYTHON=str(programs / "python"), CANNOT_IMPORT="1")
     assert done.returncode == 1
-    assert f"{programs / 'python'} cannot import seatrial_runbooks: {programs / 'python'} -m pip install -e '" in done.stderr
+    assert states(done.stderr, f"{programs / 'python'}", "seatrial_runbooks", f"{programs / 'python'} -m pip install -e '")
     assert done.stderr.endswith("[stage1]'\n")
 
 
 def test_a_python_that_is_not_there_is_reported(programs: Path) -> None:
     done = started(DRIVER, cwd=programs, SEATRIAL_PYTHON="/nowhere/python")
-    assert (done.returncode, "SEATRIAL_PYTHON is /nowhere/python, and no such program can be started" in done.stderr) == (1, True)
+    assert done.returncode == 1 and "SEATRIAL_PYTHON is /nowhere/python" in done.stderr
 
 
 def test_the_real_thing_answers_from_any_folder(tmp_path: Path) -> None:
     done = started(DRIVER, cwd=tmp_path, SEATRIAL_PYTHON=sys.executable, SWEEP_MICRO_BATCH="160")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "[ERROR] SWEEP_MICRO_BATCH is not a variable of this driver: did you mean SWEEP_MICRO_BATCHES?\n",
-    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert states(done.stderr, "[ERROR] SWEEP_MICRO_BATCH", "SWEEP_MICRO_BATCHES")
 
 
 TRAINER = """
@@ -606,7 +601,7 @@ def test_a_baseline_must_be_a_group(plans: Callable[..., list[CampaignPlan]], fo
     made = plans()
     for baseline in ("sweep_z0_mb4_nw2_pf2", "old_like"):
         check_baseline(made, read({**SMALL, "BASELINE_GROUP": baseline}))
-    with pytest.raises(UsageError, match="BASELINE_GROUP is sweep_z0_mb4_nw2_pf3, and there is no such group: did you mean"):
+    with pytest.raises(UsageError, match=r"BASELINE_GROUP is sweep_z0_mb4_nw2_pf3.*did you mean"):
         check_baseline(made, read({**SMALL, "BASELINE_GROUP": "sweep_z0_mb4_nw2_pf3"}))
     (Path(made[0].output) / "sweep_z0_mb4_nw2_pf3_r1").mkdir(parents=True)
     check_baseline(made, read({**SMALL, "BASELINE_GROUP": "sweep_z0_mb4_nw2_pf3"}))

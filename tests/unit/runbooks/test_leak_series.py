@@ -30,6 +30,7 @@ from seatrial_runbooks.stage1.leak_series import (
     read_points,
     read_table,
 )
+from tests.facts import states
 
 T0 = 1_771_408_580.0
 
@@ -178,7 +179,7 @@ def test_the_gpu_with_the_fastest_growth_counts_and_short_series_are_named(tmp_p
     found = gpu_growth(gpu_file(tmp_path, rows))
     # 24 samples after the warm-up, two in head and tail each: 22 intervals of 6 s lie between their middles.
     assert found.figures == {"gpu_tail_slope": pytest.approx(30), "gpu_tail_drift": pytest.approx(30 * 22 / 10)}
-    assert found.note == "gpu: gpu_telemetry.csv: 3 GPUs, 24 samples or more of each after the warm-up; GPU 3 has too few samples"
+    assert states(found.note, "gpu: gpu_telemetry.csv: ", "3 GPUs", "24 samples", "GPU 3", "too few samples")
 
 
 def host_samples(*counts: float | None) -> tuple[HostSample, ...]:
@@ -226,7 +227,7 @@ def test_growth_within_the_time_of_the_run() -> None:
     file = HostFile(name="f", samples=host_samples(*[None] * 60), layout=DRIVER)
     found = host_growth(file, Span(first_t=1200.0, last_t=1500.0, source="outcome.json"))
     assert found.figures["host_tail_slope"] == pytest.approx(6)
-    assert "cut to the time of the run by outcome.json: 25 samples after the warm-up" in found.note
+    assert states(found.note, "outcome.json", "25 samples")
     assert "no sample in that time" in host_growth(file, Span(first_t=1.0, last_t=2.0)).note
 
 

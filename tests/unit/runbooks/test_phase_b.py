@@ -26,6 +26,7 @@ from seatrial.records.verdict import Verdict
 from seatrial_runbooks.stage1 import driver, phaseb
 from seatrial_runbooks.stage1.phaseb_check import SENTINELS, Thresholds, check, main, report_text
 from seatrial_runbooks.stage1.platform_jitter import most_opposed, platform_jitter, simultaneous, utilisation
+from tests.facts import states
 from tests.original_campaign import OLD_COLUMNS, OriginalAttempt, sweep_run, write_original_campaign
 
 # What the two single commands of the procedure say.
@@ -249,7 +250,8 @@ def test_a_cell_without_a_number_never_passes(tmp_path: Path, column: str, cell:
 def test_a_manifest_without_the_column_never_passes(tmp_path: Path) -> None:
     columns = tuple(name for name in COLUMNS if name != "iter_p90_over_p50")
     found = reasons(campaign(tmp_path, [row(1), row(2), row(3)], columns))
-    assert found == ("no usable iter_p90_over_p50 in r1, r2, r3: the manifest has no such column",)
+    (reason,) = found
+    assert states(reason, "iter_p90_over_p50", "r1, r2, r3", "no such column")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,8 @@ def test_of_one_repeat_only_the_newest_success_counts(tmp_path: Path) -> None:
     rows = [row(1, 900), row(1, 400), row(2, status="failed", ratio=""), row(2), row(3)]
     report = check(campaign(tmp_path, rows), Thresholds(), groups=[GROUP])
     assert report.groups[0].num_repeats == 3 and report.groups[0].iter_p50_ms == 400 and not report.groups[0].reasons
-    assert report.notes == (f"{GROUP}: 2 other rows were skipped: older attempts of successful repeats",)
+    (note,) = report.notes
+    assert states(note, GROUP, "2 other rows", "older attempts")
 
 
 def test_of_our_attempts_the_highest_counts_and_replaced_ones_do_not(tmp_path: Path) -> None:
@@ -274,15 +277,14 @@ def test_of_our_attempts_the_highest_counts_and_replaced_ones_do_not(tmp_path: P
     ]  # fmt: skip
     report = check(campaign(tmp_path, rows, OUR_COLUMNS), Thresholds(min_repeats=2), groups=[GROUP])
     assert (report.groups[0].num_repeats, report.groups[0].num_failed, report.groups[0].iter_p50_ms) == (2, 1, 400)
-    assert [note.removeprefix(f"{GROUP}: ") for note in report.notes] == [
-        "1 row was skipped: superseded attempts",
-        "1 other row was skipped: older attempts of successful repeats",
-    ]
+    superseded, older = report.notes
+    assert states(superseded, GROUP, "1 row", "superseded") and states(older, GROUP, "1 other row", "older attempts")
 
 
 def test_a_group_of_which_no_attempt_counts_any_more_says_so(tmp_path: Path) -> None:
     rows = [row(at, attempt=1, current="false") for at in (1, 2, 3)]
-    assert reasons(campaign(tmp_path, rows, OUR_COLUMNS)) == ("all its rows are of superseded attempts (column current); run it again",)
+    (reason,) = reasons(campaign(tmp_path, rows, OUR_COLUMNS))
+    assert states(reason, "superseded", "current", "run it again")
 
 
 def original(root: Path, **more: object) -> Path:
@@ -320,7 +322,7 @@ def test_the_command_passes_with_0_and_says_so(tmp_path: Path, capsys: pytest.Ca
 def test_the_command_fails_with_2_and_never_says_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--output-root", str(original(tmp_path / "bench")), "--groups", f"{SENTINELS[0]}, nothing_like_it"]) == 2
     text = capsys.readouterr().out
-    assert "[PASS]" not in text and "[FAIL] nothing_like_it: the manifest has no rows of this group" in text
+    assert "[PASS]" not in text and states(text, "[FAIL] nothing_like_it:", "no rows")
 
 
 def test_no_manifest_is_a_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -366,7 +368,7 @@ def with_telemetry(root: Path, name: str) -> Path:
 def test_gpus_that_take_turns_stop_phase_b_whatever_the_step_times_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--output-root", str(with_telemetry(tmp_path / "turns", "gpus_in_turns"))]) == 2
     text = capsys.readouterr().out
-    assert f"[FAIL] {SENTINELS[0]}: GPU 0 and GPU 1 take turns: the rank correlation of their utilisation is -0." in text
+    assert states(text, f"[FAIL] {SENTINELS[0]}: ", "GPU 0 and GPU 1", "turns", "-0.")
     assert text.count("[FAIL]") == 1 and text.rstrip().endswith(" in r2")
     assert main(["--output-root", str(with_telemetry(tmp_path / "together", "gpus_together"))]) == 0
 
@@ -379,7 +381,8 @@ def test_a_ratio_persistently_above_2_stops_phase_b_even_where_the_last_window_i
     root = write_original_campaign(tmp_path / "jitter", *runs(2.1))
     # The manifest has the last window alone.
     shutil.copy(write_original_campaign(tmp_path / "steady", *runs(1.1)) / "run_manifest.tsv", root / "run_manifest.tsv")
-    assert reasons(root) == ("iter p90/p50 is above 2 in 19 of 19 timing windows in r1, r2, r3",)
+    (reason,) = reasons(root)
+    assert states(reason, "p90/p50", 2, "19 of 19", "r1, r2, r3")
     assert reasons(tmp_path / "steady") == ()
 
 
@@ -388,7 +391,7 @@ def test_what_could_not_be_looked_at_does_not_pass(tmp_path: Path, capsys: pytes
     assert check(root, Thresholds(), groups=[GROUP]).verdict is Verdict.INCONCLUSIVE
     assert main(["--output-root", str(root), "--groups", GROUP]) == 3
     text = capsys.readouterr().out
-    assert f"[INCONCLUSIVE] {GROUP}: not checked: GPUs in turns: gpu_telemetry.csv: it has no rows in r1, r2, r3" in text
+    assert states(text, f"[INCONCLUSIVE] {GROUP}: ", "GPUs in turns", "gpu_telemetry.csv", "r1, r2, r3")
     assert "[PASS]" not in text and "[FAIL]" not in text
     # A failure is one whatever else is unknown.
     assert main(["--output-root", str(root), "--groups", GROUP, "--max-iter-ratio-max", "1.01"]) == 2

@@ -16,6 +16,7 @@ from seatrial.machine.gpus import Driver, Gpu, GpuState
 from seatrial_runbooks.sft import command_line
 from seatrial_runbooks.sft.command_line import SCRIPTS, check, parser_of, planned_ranks, settings_of
 from seatrial_workloads.sft.settings import Settings
+from tests.facts import states
 from tests.runbooks.blocks import NO_SEEDS, ROOT, SEEDS
 
 TRAINING = ROOT / "runbooks" / "sft" / "training"
@@ -91,7 +92,7 @@ def test_re_entrant_checkpointing_is_taken_unless_ddp_looks_for_unused_parameter
 def test_the_script_for_one_rank_refuses_two(tmp_path: Path) -> None:
     tiny = settings("train_sft_min", *TINY)
     check(tiny, SCRIPTS["train_sft_min"], {}, tmp_path)
-    with pytest.raises(SeatrialError, match=r"trains on one rank, and there are 2: use train_sft_ddp_min\.py"):
+    with pytest.raises(SeatrialError, match=r"one rank.* 2.*train_sft_ddp_min\.py"):
         check(tiny, SCRIPTS["train_sft_min"], {"WORLD_SIZE": "2"}, tmp_path)
 
 
@@ -162,7 +163,7 @@ def test_the_environment_that_is_not_there_ends_a_script(tmp_path: Path) -> None
     command = f"set -e; source {TRAINING / 'env.sh'}; echo went on"
     done = subprocess.run(["bash", "-c", command], env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and not done.stdout
-    assert f"VENV is {tmp_path}/nowhere, and there is no {tmp_path}/nowhere/bin/activate" in done.stderr
+    assert states(done.stderr, f"VENV is {tmp_path}/nowhere", f"{tmp_path}/nowhere/bin/activate")
 
 
 @pytest.mark.skipif(SEED is None, reason=NO_SEEDS)

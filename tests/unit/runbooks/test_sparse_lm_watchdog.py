@@ -24,6 +24,7 @@ from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
 from seatrial_runbooks.sparse_lm.training_csv import last_window, main, read_table
 from seatrial_runbooks.sparse_lm.watchdog import Watchdog, WatchdogSettings, read_settings
 from seatrial_runbooks.sparse_lm.watched_run import RankProcess, WatchedRun
+from tests.facts import states
 from tests.waiting import wait_until
 
 DEAD_PID = 2**22 + 1
@@ -43,8 +44,8 @@ class Watched:
     def __init__(self, folder: Path, pid: int, **settings: object) -> None:
         self.folder, self.pid, self.clock, self.said = folder, pid, Clock(), []
         chosen = WatchdogSettings(folder=folder, **{"halt": False, "interval_s": 0.0, **settings})
-        run = WatchedRun(folder, monotonic=self.clock)
-        self.watchdog = Watchdog(chosen, run, monotonic=self.clock, wall=time.time, say=self.said.append)
+        self.run = WatchedRun(folder, monotonic=self.clock)
+        self.watchdog = Watchdog(chosen, self.run, monotonic=self.clock, wall=time.time, say=self.said.append)
 
     def beat(self, step: int | None, phase: str = "fwd", pid: int | None = None, rank: int = 0, **fields: object) -> None:
         line = {"ts": time.time(), "pid": pid or self.pid, "rank": rank, "step": step, "msg": "beat", "phase": phase, "attempt": 1}
@@ -123,7 +124,7 @@ def test_files_of_an_earlier_run_are_not_watched(watched: Watched) -> None:
     watched.beat(0)
     watched.beat(0, rank=1, pid=DEAD_PID)
     assert watched.check() is None
-    assert list(watched.watchdog._run.ranks) == [0]
+    assert list(watched.run.ranks) == [0]
     assert watched.anomaly == ""
 
 
@@ -176,7 +177,7 @@ def test_what_was_not_reported_is_not_called_healthy(watched: Watched, process: 
     process.wait()
     assert watched.check() == 0
     assert "no anomaly" not in watched.said[-1]
-    assert "healthy in steps, loss, throughput; gradient norm, gates not watched: the run reported none" in watched.said[-1]
+    assert states(watched.said[-1], "healthy", "steps, loss, throughput", "gradient norm, gates", "not watched")
     assert "NSA_DISABLE_AUX_STATS" in watched.said[-1]
 
 
@@ -217,8 +218,8 @@ def test_a_rank_that_answers_its_signal_at_once_has_answered(tmp_path: Path, mon
         paths.rank_stack(0).write_text("Thread 0x1 (most recent call first):\n")
         return True
 
-    monkeypatch.setattr(rank_processes, "_writes_here", lambda paths, rank: True)
-    monkeypatch.setattr(rank_processes, "_ask", answer)
+    monkeypatch.setattr(rank_processes, "writes_here", lambda paths, rank: True)
+    monkeypatch.setattr(rank_processes, "ask", answer)
     assert dump_stacks(paths, [rank]) == "by signal: rank 0 (pid 1)"
 
 
@@ -229,7 +230,7 @@ def test_without_a_run_it_ends(watched: Watched) -> None:
 
 def test_told_to_end_it_takes_a_last_look(watched: Watched, process: subprocess.Popen[bytes]) -> None:
     """The trainer was refused, still runs, or has just ended."""
-    with pytest.raises(UsageError, match=r"before a run appeared in .*: see why the trainer did not start"):
+    with pytest.raises(UsageError, match="before a run appeared"):
         watched.watchdog.leave()
     watched.beat(3)
     assert watched.watchdog.leave() == 130 and "nobody watches it" in watched.said[-1]

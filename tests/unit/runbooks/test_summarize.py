@@ -20,6 +20,7 @@ from seatrial.results.recompute import gather_results, recompute
 from seatrial_runbooks.stage1.leak_check import diagnose
 from seatrial_runbooks.stage1.phaseb_check import GroupCheck, Thresholds, check
 from seatrial_runbooks.stage1.summarize import main
+from tests.facts import states
 from tests.original_campaign import OriginalAttempt, ab_run, sweep_run, write_original_campaign
 from tests.unit.results.campaigns import write_campaign
 
@@ -138,7 +139,8 @@ def test_success_beside_an_exit_code_that_says_otherwise_is_none(tmp_path: Path)
     thrice(tmp_path, OriginalAttempt(max_steps=1000, exit_code=1))
     found = check(tmp_path, Thresholds(), groups=[GROUP])
     assert (num_ok(tmp_path), found.groups[0].num_repeats, found.groups[0].num_failed) == (0, 0, 3) and found.verdict is Verdict.FAIL
-    assert found.notes == (f"{GROUP}: 3 rows were counted as failed: status success with a failing exit code",)
+    (note,) = found.notes
+    assert states(note, GROUP, "3 rows", "failed", "success", "exit code")
     assert [row["status"] for row in leaks(tmp_path)[0]] == ["failed"] * 3
 
 
@@ -166,7 +168,8 @@ def test_a_manifest_that_was_set_aside_is_read_first(tmp_path: Path) -> None:
     manifest.write_text("".join([lines[0], lines[3]]))
     assert (num_ok(tmp_path), checked(tmp_path).num_repeats, len(leaks(tmp_path)[0])) == (3, 3, 3)
     notes = check(tmp_path, Thresholds(), groups=[GROUP]).notes
-    assert notes == ("run_manifest.tsv.bak_20260217_120000, which the driver set aside, was read first",)
+    (note,) = notes
+    assert states(note, "run_manifest.tsv.bak_20260217_120000", "first")
     assert check(tmp_path, Thresholds(), groups=[GROUP], manifest=manifest).groups[0].num_repeats == 1, "the one that was named alone"
 
 

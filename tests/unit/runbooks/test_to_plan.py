@@ -14,6 +14,7 @@ from seatrial.records.plan import CampaignPlan, NeededCampaign
 from seatrial_runbooks.stage1.to_plan import TRAINER, included_hosts, is_on_cpu, plan_mappings
 from seatrial_runbooks.stage1.variables import read
 from seatrial_workloads.contrastive.hydra_config.compose import settings_from
+from tests.facts import states
 from tests.unit.runbooks.conftest import NOW
 
 CWD = Path("/work here")
@@ -405,7 +406,7 @@ def test_every_mixed_precision_of_the_trainer_can_be_given(mixed_precision: str)
 
 
 def test_a_mixed_precision_that_there_is_not() -> None:
-    assert complaint(MIXED_PRECISION="amp") == "MIXED_PRECISION is 'amp'; expected one of auto, autocast, weights, by_precision"
+    assert states(complaint(MIXED_PRECISION="amp"), "MIXED_PRECISION", "'amp'", "auto, autocast, weights, by_precision")
 
 
 def test_a_command_for_each_zero_stage_and_one_for_both_are_the_same_runs() -> None:

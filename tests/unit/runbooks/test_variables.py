@@ -12,6 +12,7 @@ from seatrial_runbooks.stage1 import variables as kinds
 from seatrial_runbooks.stage1.variables import SECTIONS, VARIABLES, help_text, read, shortened_names
 from seatrial_workloads.contrastive.hydra_config.keys import KEYS, source_of
 from seatrial_workloads.contrastive.settings import Settings
+from tests.facts import states
 
 # As the procedures give them.
 DEFAULTS = {
@@ -134,7 +135,7 @@ def test_the_rules_of_the_procedures(name: str, text: str, expected: str) -> Non
 
 
 def test_a_fixed_slice_needs_its_length() -> None:
-    assert "FIXED_SLICE_SECONDS is missing, but ENABLE_LENGTH_FIXED_SLICE=true needs it" in refusal(ENABLE_LENGTH_FIXED_SLICE="true")
+    assert states(refusal(ENABLE_LENGTH_FIXED_SLICE="true"), "FIXED_SLICE_SECONDS", "missing", "ENABLE_LENGTH_FIXED_SLICE=true")
     assert "FIXED_SLICE_SECONDS is '0'" in refusal(ENABLE_LENGTH_FIXED_SLICE="true", FIXED_SLICE_SECONDS="0")
     assert read({"ENABLE_LENGTH_FIXED_SLICE": "true", "FIXED_SLICE_SECONDS": "2.0"})["FIXED_SLICE_SECONDS"] == 2.0
 
@@ -176,7 +177,7 @@ def test_a_near_miss_is_refused_with_the_right_name(name: str, meant: str) -> No
 
 
 def test_a_name_that_begins_like_ours_and_is_like_none_is_refused() -> None:
-    assert refusal(SWEEP_QQQ="1") == "SWEEP_QQQ is not a variable of this driver: --help lists them all"
+    assert states(refusal(SWEEP_QQQ="1"), "SWEEP_QQQ", "--help")
 
 
 def test_a_misspelled_name_without_a_value_changes_nothing() -> None:
@@ -204,7 +205,8 @@ def test_help_has_every_variable_with_its_default() -> None:
     ],
 )
 def test_a_name_that_lacks_one_part_is_reported(name: str, meant: str) -> None:
-    assert shortened_names({name: "x"}, VARIABLES) == [f"{name} is not a variable of this driver and has no effect; did you mean {meant}?"]
+    (sentence,) = shortened_names({name: "x"}, VARIABLES)
+    assert states(sentence, name, "no effect", meant)
     read({name: "x"})
 
 

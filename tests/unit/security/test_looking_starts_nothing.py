@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.core.paths import CampaignPaths
+from tests.facts import states
 from tests.unit.results.campaigns import write_campaign
 from tests.unit.security.folders import CANARY, canaries, seatrial
 
@@ -102,7 +103,7 @@ def test_verbs_that_only_look_start_nothing(folder: Path) -> None:
 
 def test_verbs_that_start_what_a_plan_names_say_so_first(folder: Path) -> None:
     checked = seatrial(folder, "doctor", "program.yaml", "--fast")
-    assert checked.stdout.splitlines()[0] == "Checking program.yaml: the Pythons that it names are started, to ask for their versions."
+    assert states(checked.stdout.splitlines()[0], "program.yaml", "started")
     assert {path.name for path in canaries(folder)} >= {f"{CANARY}-program"}, "the trap works"
     ran = seatrial(folder, "run", "program.yaml", "--out", "ran", "--json")
-    assert ran.stderr.splitlines()[0] == "Running program.yaml: the programs that it names are started, as you."
+    assert states(ran.stderr.splitlines()[0], "program.yaml", "started")

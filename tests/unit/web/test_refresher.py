@@ -54,12 +54,12 @@ def test_data_are_read_again_only_when_something_changed() -> None:
 
 
 def test_nothing_is_read_while_nobody_asks() -> None:
-    read = threading.Event()
-    with Refresher(fake_source(mark=read.set)) as refresher:
+    read, read_state, state = threading.Event(), threading.Event(), fake_source().now()
+    with Refresher(fake_source(mark=read.set, now=lambda: read_state.set() or state)) as refresher:
         refresher.refresh_data()
-        assert not read.is_set() and refresher._seen.now is None
+        assert not read.is_set() and not read_state.is_set()
         refresher.latest()
-        assert read.wait(60)
+        assert read.wait(60) and read_state.wait(60)
 
 
 def test_trouble_is_reported_beside_the_last_data_and_passes() -> None:
@@ -126,9 +126,10 @@ def test_a_panic_ends_no_thread_and_nobody_waits_for_ever() -> None:
 
 
 def test_threads_that_wait_for_somebody_to_ask_are_woken_at_the_end() -> None:
-    with Refresher(fake_source()) as refresher:
-        pass
-    assert not any(thread.is_alive() for thread in refresher._threads)
+    before = set(threading.enumerate())
+    with Refresher(fake_source()):
+        assert len(set(threading.enumerate()) - before) == 2
+    assert set(threading.enumerate()) <= before
 
 
 def test_the_page_is_made_once_for_each_version_however_many_ask() -> None:

@@ -175,7 +175,7 @@ def test_a_full_disk_is_an_error_and_keeps_the_older_one(tmp_path, full_disk):
     save(tmp_path, 10)
     with full_disk(), pytest.raises(CheckpointError) as error:
         save(tmp_path, 20)
-    assert f"the checkpoint {tmp_path}/checkpoints/ckpt_iter_20 could not be written" in str(error.value)
+    assert f"{tmp_path}/checkpoints/ckpt_iter_20" in str(error.value)
     assert "MiB free" in str(error.value)
     assert names(tmp_path) == ["ckpt_iter_10", "latest"]
     assert find_checkpoint(tmp_path).info.step == 10
@@ -239,7 +239,7 @@ def test_file_modes_follow_the_umask(tmp_path):
 
 
 def test_nodes_must_share_the_folder(tmp_path):
-    with pytest.raises(CheckpointError, match="files of rank 1 are missing: the run folder must be shared by all nodes"):
+    with pytest.raises(CheckpointError, match=r"rank 1 .*shared by all nodes"):
         save_checkpoint(tmp_path, "ckpt_iter_1", info(1, world_size=2), write, ALONE, keep=1)
     assert names(tmp_path) == []
 
@@ -247,7 +247,7 @@ def test_nodes_must_share_the_folder(tmp_path):
 def test_missing_and_incomplete_checkpoints_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"resume_from is .*nowhere, and there is no such folder"):
         find_checkpoint(tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match=r"it has no complete checkpoint: expected checkpoint\.json in it"):
+    with pytest.raises(CheckpointError, match=r"checkpoint\.json"):
         find_checkpoint(tmp_path)
     whole = save(tmp_path, 10)
     for torn in ("", "[1]", '{"engine": "ddp"}'):
@@ -280,16 +280,14 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, other):
     found, same = find_checkpoint(tmp_path), {"engine": "ddp", "zero_stage": 0, "world_size": 1, "lr": 0.1, "a_newer_setting": 3}
     check_same(found, same)
     ((name, value),) = other.items()
-    with pytest.raises(CheckpointError, match=f"was saved with {name} {same[name]}, and this run has {value}: resume with {name}"):
+    with pytest.raises(CheckpointError, match=f"{name} {same[name]}.* {value}.*resume with {name}"):
         check_same(found, {**same, **other})
 
 
 def test_a_file_that_could_run_code_is_refused(tmp_path):
     path = tmp_path / "evil.pt"
     torch.save({"state": ALONE}, path)
-    with pytest.raises(
-        CheckpointError, match=r"it contains seatrial_workloads\.common\.distributed\.Ranks, which could run code when loaded"
-    ):
+    with pytest.raises(CheckpointError, match=r"seatrial_workloads\.common\.distributed\.Ranks.*run code"):
         load_tensors(path)
 
 

@@ -220,7 +220,7 @@ def test_the_build_of_an_op_is_a_part_of_the_start_up(torch_adam, spans, monkeyp
         timed.append(name)
         yield
 
-    monkeypatch.setattr(adam, "_try_fused", lambda *_: (torch.optim.SGD(weights), None) if timed else (None, "outside of its span"))
+    monkeypatch.setattr(adam, "try_fused", lambda *_: (torch.optim.SGD(weights), None) if timed else (None, "outside of its span"))
     optimizer, _ = adam.create_adam(None, weights, EngineOptions(lr=0.1, torch_adam=torch_adam), ALONE, startup)
     assert timed == spans
     assert isinstance(optimizer, torch.optim.SGD) == bool(spans)
@@ -231,7 +231,7 @@ def test_a_rank_with_fused_adam_beside_one_without_uses_torch_s_too(monkeypatch)
     monkeypatch.setitem(sys.modules, "deepspeed", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "deepspeed.git_version_info", SimpleNamespace(installed_ops={"fused_adam": True}))
     weights = [torch.nn.Parameter(torch.zeros(2))]
-    monkeypatch.setattr(adam, "_try_fused", lambda *_: pytest.fail("the other rank does not take part in this"))
+    monkeypatch.setattr(adam, "try_fused", lambda *_: pytest.fail("the other rank does not take part in this"))
     optimizer, choice = adam.create_adam(None, weights, EngineOptions(lr=0.1), cpu_ranks(world_size=2, kind=OtherFailed))
     assert isinstance(optimizer, torch.optim.AdamW)
     assert choice == Choice("auto", "AdamW", "another rank has no FusedAdam")
@@ -303,5 +303,5 @@ def test_a_missing_deepspeed_or_one_for_another_device_is_refused(monkeypatch):
         deepspeed_engine.start_deepspeed(ALONE, verbose=False)
     for_cuda = SimpleNamespace(get_accelerator=lambda: SimpleNamespace(device_name=lambda: "cuda:0"))
     monkeypatch.setitem(sys.modules, "deepspeed", for_cuda)
-    with pytest.raises(RuntimeError, match="started for cuda, and this rank is on cpu: set DS_ACCELERATOR=cpu"):
+    with pytest.raises(RuntimeError, match=r"cuda.*cpu.*DS_ACCELERATOR=cpu"):
         deepspeed_engine.start_deepspeed(ALONE, verbose=False)

@@ -171,7 +171,7 @@ class Store(dict):
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, bool]]:
     """Address, port and whether to listen of each store opened; every read of the clock is a second later."""
     seen, store, clock = [], Store(), itertools.count(100.0)
-    monkeypatch.setattr(run_folder, "_store_at", lambda *place: seen.append(place) or store)
+    monkeypatch.setattr(run_folder, "store_at", lambda *place: seen.append(place) or store)
     monkeypatch.setattr(run_folder.time, "time", lambda: next(clock))
     return seen
 
@@ -192,7 +192,7 @@ def test_an_unreachable_rank_0_is_named(monkeypatch):
     def nobody(*place: object) -> object:
         raise RuntimeError("The client socket has timed out after 300000ms while trying to connect to (node1, 29500).\nmore")
 
-    monkeypatch.setattr(run_folder, "_store_at", nobody)
+    monkeypatch.setattr(run_folder, "store_at", nobody)
     with pytest.raises(NoSharedStartTime, match=r"node1:29500 \(The client socket has timed out .*\)$"):
         shared_start_t({**TWO_NODES, "RANK": "1"})
 

@@ -21,6 +21,7 @@ from seatrial_workloads.contrastive.hydra_config import train as hydra_train
 from seatrial_workloads.contrastive.manifests import suggest_manifests
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.tree import HEADER, write_manifest
+from tests.facts import states
 from tests.workloads.contrastive.speech import num_frames
 from tests.workloads.cpu_ranks import cpu_ranks
 
@@ -152,7 +153,7 @@ def test_validation_in_file_order(speech_settings, tokenizer):
 def test_too_little_shared_memory_is_refused(train, monkeypatch):
     monkeypatch.setattr(data.os, "statvfs", lambda path: SimpleNamespace(f_bavail=64, f_frsize=2**20))
     assert len(train(steps=2, micro_batch=8, num_workers=2)) == 2
-    with pytest.raises(DatasetError, match=r"6 prefetched batches of 8 utterances take up to 117 MiB of /dev/shm, which has 64 MiB free"):
+    with pytest.raises(DatasetError, match=r"6 .*batches of 8 .*117 MiB of /dev/shm.*64 MiB"):
         train(steps=6, micro_batch=8, num_workers=2, prefetch_factor=8, max_slice_s=40.0)
 
 
@@ -258,9 +259,8 @@ def test_files_that_do_not_belong_to_the_tree_are_problems_of_the_host(tmp_path:
 
     assert "its first line is 'root:x:0:0'" in problems(dataset_manifest_path="passwd")["dataset_manifest_path"]
     assert "they belong to different trees" in problems(dataset_manifest_path="other.tsv")["dataset_manifest_path"]
-    assert problems(speech_model="weights") == {
-        "speech_model": "the folder weights has no config.json: use the folder with the model's files"
-    }
+    found = problems(speech_model="weights")
+    assert list(found) == ["speech_model"] and states(found["speech_model"], "weights", "config.json")
     (tmp_path / "tree" / "train-clean-100" / "1" / "2").mkdir(parents=True)
     (tmp_path / "tree" / "train-clean-100" / "1" / "2" / "1-2-0000.flac").touch()
     assert problems(dataset_manifest_path="other.tsv") == {}

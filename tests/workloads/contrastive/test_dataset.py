@@ -20,6 +20,7 @@ from seatrial_workloads.contrastive.loading.tokens import tokenise
 from seatrial_workloads.contrastive.loading.utterances import DatasetError, PackedTexts, find_utterances
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.audio import trim_bounds
+from tests.facts import states
 from tests.workloads.contrastive.speech import num_frames
 
 pytestmark = pytest.mark.torch
@@ -133,7 +134,7 @@ def test_files_without_a_transcript_are_skipped_and_counted(own_tree):
     for manifest in ("manifest.tsv", None):
         found = find_utterances(settings_of(own_tree, manifest), "train")
         assert (len(found), found.num_without_text) == (whole - 2, 2)
-        assert found.summary() == f"train: {whole - 2} utterances in {own_tree}; 2 files without a transcript skipped"
+        assert states(found.summary(), "train", f"{whole - 2} utterances", own_tree, "2 files", "transcript")
     transcript.unlink()
     assert find_utterances(settings_of(own_tree), "train").num_without_text == len(lines)
 

@@ -173,8 +173,8 @@ FRAMES = torch.ones(2, 4, dtype=torch.bool)
 def graphed():
     """A tower with stand-ins for its graphs, which return which one it is and the number of its inputs."""
     tower = GraphedTower(None, lambda features, frame_mask, time_mask: "not graphed")
-    tower._shape = FEATURES.shape
-    tower._graphs = {masked: lambda *inputs, masked=masked: (masked, len(inputs)) for masked in (False, True)}
+    tower.shape = FEATURES.shape
+    tower.graphs = {masked: lambda *inputs, masked=masked: (masked, len(inputs)) for masked in (False, True)}
     return tower
 
 
@@ -222,7 +222,7 @@ def test_a_tower_that_one_rank_cannot_capture_is_graphed_on_none(monkeypatch):
         (Ranks, "out of memory", Choice(True, False, "out of memory")),
         (Ranks, None, as_requested(True)),
     ):
-        monkeypatch.setattr(fast_paths, "_try_capture", lambda *_, problem=problem: problem)
+        monkeypatch.setattr(fast_paths, "try_capture", lambda *_, problem=problem: problem)
         assert capture_tower(model, Settings(), ranks_on(CUDA, kind), Precision("auto", "fp32", "")) == choice
         assert model.paths.speech == ("graphed" if choice.effective else "plain")
 

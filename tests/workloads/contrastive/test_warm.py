@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from seatrial_workloads.common.engines.adam import _is_left_over  # noqa: E402
+from seatrial_workloads.common.engines.adam import is_left_over  # noqa: E402
 from seatrial_workloads.contrastive import warm  # noqa: E402
 from seatrial_workloads.contrastive.fast import fast_paths  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
@@ -43,9 +43,9 @@ def test_the_tower_is_compiled_without_data_and_a_failure_is_its_reason(monkeypa
 
 def test_each_thing_is_done_once_for_all_runs():
     runs = [Settings(**{**TINY, "engine": "deepspeed", "zero_stage": stage, "seed": seed}) for stage in (0, 1) for seed in (1, 2)]
-    assert [what for what, _ in warm._actions(runs)] == ["ops", "compile z0 mb2", "compile z1 mb2"]
-    assert [what for what, _ in warm._actions([Settings(attn_impl="flash_attention_2")])] == ["flash"]
-    assert list(warm._actions([Settings()])) == []
+    assert [what for what, _ in warm.warm_actions(runs)] == ["ops", "compile z0 mb2", "compile z1 mb2"]
+    assert [what for what, _ in warm.warm_actions([Settings(attn_impl="flash_attention_2")])] == ["flash"]
+    assert list(warm.warm_actions([Settings()])) == []
 
 
 def test_on_a_machine_without_a_gpu_the_results_say_so():
@@ -60,15 +60,15 @@ def test_on_a_machine_without_a_gpu_the_results_say_so():
 
 def test_a_lock_of_a_killed_build_is_found_and_one_in_use_is_not(tmp_path: Path):
     lock = tmp_path / "lock"
-    assert not _is_left_over(lock)
+    assert not is_left_over(lock)
     with lock.open("w"):
-        assert not _is_left_over(lock)
-    assert _is_left_over(lock)
+        assert not is_left_over(lock)
+    assert is_left_over(lock)
 
 
 def test_what_it_started_ends_with_it(tmp_path: Path):
     program = (
-        "import os, subprocess, sys\nfrom seatrial_workloads.contrastive import warm\nwarm._end_with_parent()\n"
+        "import os, subprocess, sys\nfrom seatrial_workloads.contrastive import warm\nwarm.end_with_parent()\n"
         "child = subprocess.Popen(['sleep', '600'])\nprint(child.pid, flush=True)\nchild.wait()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:

@@ -79,7 +79,7 @@ def test_ranks_share_the_documents_of_one_small_file(tmp_path, world_size):
     assert [read[place % world_size][place // world_size] for place in range(len(TEXTS))] == TEXTS
     assert list(files.read(1, world_size, skip=7)) == read[1][7:]
     jsonl(tmp_path / "a.jsonl", TEXTS[:1])
-    with pytest.raises(StartupError, match="rank 1 has no document to train on: add text, or use fewer ranks"):
+    with pytest.raises(StartupError, match=r"rank 1 has no document.*fewer ranks"):
         next(PackedDocuments(LocalFiles(tmp_path), ByteTokenizer(), seq_len=8, rows=1).batches(1, 2))
 
 
@@ -202,7 +202,7 @@ def test_opening_and_the_first_batch_share_the_loader_timeout(tmp_path):
     settings = Settings(dataset="fineweb_edu_local", local_path=str(tmp_path), fault="no_batch", loader_timeout_s=3600.0, seq_len=16)
     text, _ = open_text(settings, ALONE, print)
     text.opened_in_s = 3599.99
-    with pytest.raises(StartupError, match=r"no batch of fineweb_edu_local within 3600 s .*, 3600\.0 s of them to open it"):
+    with pytest.raises(StartupError, match=r"fineweb_edu_local within 3600 s .*3600\.0 s of them"):
         start_text(text, settings, ALONE, print, 0, None)
 
 
@@ -212,7 +212,7 @@ def test_validation_batches_have_the_loader_timeout(tmp_path, monkeypatch):
     text, _ = open_text(settings, ALONE, print)
     assert len(validation_batches(text, dataclasses.replace(settings, loader_timeout_s=60.0), ALONE)) == 1
     monkeypatch.setattr(text, "validation", threading.Event().wait)
-    with pytest.raises(StartupError, match=r"reading the validation batches of fineweb_edu_local took longer than 0\.2 s"):
+    with pytest.raises(StartupError, match=r"validation batches of fineweb_edu_local.*0\.2 s"):
         validation_batches(text, settings, ALONE)
     with pytest.raises(StartupError, match="another rank cannot read"):
         monkeypatch.setattr(text, "validation", list)

@@ -153,7 +153,7 @@ def _write(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun], tra
     run_cautions = list(_write_runs(target, folder, runs, specs))
     _write_plan(target, translation.source, specs, baseline)
     written = {run.name: len(run.attempts) for run in runs}
-    _remove_stale(target, before.runs if before else {}, written)
+    remove_stale(target, before.runs if before else {}, written)
     head = Caution(
         kind=ORIGINAL_SCRIPTS,
         text=f"Translated from the folder of the original stage-1 scripts, {translation.source}, which was not changed, into "
@@ -267,7 +267,7 @@ def _write_plan(target: CampaignPaths, source: str, specs: Specs, baseline: str)
     files.write_json(target.plan, to_json(plan))
 
 
-def _remove_stale(target: CampaignPaths, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+def remove_stale(target: CampaignPaths, before: Mapping[str, int], now: Mapping[str, int]) -> None:
     """Attempts of an earlier translation that are no longer in the folder."""
     for name, count in before.items():
         if not NAME.fullmatch(name):

@@ -287,6 +287,7 @@ class ControlServer:
         listening: Sequence[socket.socket] = (),
         lease_s: float = LEASE_S,
         may_return: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`listening`: sockets of `listen`, by default on all addresses. `may_return`: a node whose connection has ended may connect
         again."""
@@ -302,7 +303,7 @@ class ControlServer:
         self._heartbeats = 0
         self._heartbeat_at = -math.inf
         # While the harness is suspended it receives nothing, which must not count against the nodes.
-        self._clock = SuspendAwareClock()
+        self._clock = SuspendAwareClock(monotonic)
         self._stopping = False
         self.failed = ""
         """Why the server thread failed; empty while it works."""
@@ -326,7 +327,7 @@ class ControlServer:
         if self._thread.ident is not None:
             self._thread.join(CLOSE_TIMEOUT_S)
         else:
-            self._listener.close()
+            self._close_connections()
         self._waker.close()
 
     def send(self, node: str, message: Mapping[str, Any]) -> None:
@@ -350,6 +351,16 @@ class ControlServer:
         self._waker.wait(timeout_s, beside)
         return self.poll()
 
+    @property
+    def connected(self) -> frozenset[str]:
+        """The nodes that are connected now."""
+        return frozenset(peer.node for peer in list(self._peers) if not peer.is_lost)
+
+    @property
+    def num_strangers(self) -> int:
+        """Connections that have not authenticated yet."""
+        return len(self._strangers)
+
     def offset(self, node: str) -> ClockOffset | None:
         """How far its clock is ahead of ours; None where that is unknown."""
         return next((peer.clock.offset for peer in self._peers if peer.node == node), None)
@@ -361,15 +372,18 @@ class ControlServer:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._turn()
+                self.turn()
             self._send_queued()
         except Exception as error:
             self._fail(error)
         finally:
-            for peer in [*self._peers, *self._strangers]:
-                with contextlib.suppress(Exception):
-                    peer.connection.finish()
-            self._listener.close()
+            self._close_connections()
+
+    def _close_connections(self) -> None:
+        for peer in [*self._peers, *self._strangers]:
+            with contextlib.suppress(Exception):
+                peer.connection.finish()
+        self._listener.close()
 
     def _fail(self, error: Exception) -> None:
         """Without heartbeats all nodes end their runs, and the harness must know that they are lost."""
@@ -379,7 +393,8 @@ class ControlServer:
         for peer in self._peers:
             self._lose(peer, self.failed)
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """One turn of the thread: wait a moment for something to come, then serve, authenticate and accept."""
         ready = self._sleep()
         if self._clock.tick(TURN_S):
             # The nodes got no heartbeat either, and their lease may be nearly over.

@@ -72,7 +72,7 @@ def create_adam(
         choice = choice if lacking is None else Choice(choice.requested, TORCH, lacking)
     if choice.effective == FUSED:
         with startup("ops_build"):
-            fused, failure = _try_fused(parameters, options)
+            fused, failure = try_fused(parameters, options)
         failure = ranks.agreed_problem(failure, "another rank failed to build it")
         if fused is not None and failure is None:
             return fused, choice
@@ -95,7 +95,7 @@ def build_fused_adam(torch_adam: bool | None, *, on_gpu: bool) -> tuple[bool, st
     if choice.effective != FUSED or installed_ops.get("fused_adam"):
         return problem is None, f"nothing to build: {choice.effective} is used ({choice.reason})"
     library = Path(cpp_extension._get_build_directory("fused_adam", verbose=False)) / "fused_adam.so"
-    if _is_left_over(lock := library.with_name("lock")):
+    if is_left_over(lock := library.with_name("lock")):
         return (
             False,
             f"{lock} is left over from a build that was killed, and no process here holds it: remove it, or every run waits for it",
@@ -106,7 +106,7 @@ def build_fused_adam(torch_adam: bool | None, *, on_gpu: bool) -> tuple[bool, st
     return True, f"{FUSED} {'was in the cache' if was_there else 'built'}, {library.parent}"
 
 
-def _is_left_over(lock: Path) -> bool:
+def is_left_over(lock: Path) -> bool:
     """Whether the file exists and no process of this host has it open, as a build does."""
     if not lock.exists():
         return False
@@ -117,7 +117,7 @@ def _is_left_over(lock: Path) -> bool:
     return True
 
 
-def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str | None]:
+def try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str | None]:
     """The optimiser, or why it could not be built."""
     from deepspeed.ops.adam import FusedAdam
 

@@ -46,7 +46,7 @@ class DdpEngine:
     def __init__(self, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> None:
         self.model = model.to(ranks.device)
         self.grad_norm: Tensor | None = None
-        self._ranks, self._precision, self._options = ranks, precision, options
+        self.ranks, self._precision, self._options = ranks, precision, options
         mixed = choose_mixed_precision(options.mixed_precision, self.name, 0, precision.effective)
         if mixed.effective == PURE:
             cast_parameters(self.model, precision.dtype)
@@ -63,13 +63,13 @@ class DdpEngine:
             self.choices["ddp_compression"] = self._compression()
 
     def _wrap(self) -> nn.Module:
-        if self._ranks.world_size == 1:
+        if self.ranks.world_size == 1:
             return self.model
         ddp = self._options.ddp
         bucket = {} if ddp.bucket_mb is None else {"bucket_cap_mb": ddp.bucket_mb}
         wrapped = DistributedDataParallel(
             self.model,
-            device_ids=[self._ranks.device.index] if self._ranks.device.type == "cuda" else None,
+            device_ids=[self.ranks.device.index] if self.ranks.device.type == "cuda" else None,
             gradient_as_bucket_view=ddp.bucket_view,
             static_graph=ddp.static_graph,
             **bucket,
@@ -82,10 +82,10 @@ class DdpEngine:
     def _compression(self) -> Choice:
         # Gradients have the format of their weights.
         gradient_format = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(self._parameters[0].dtype, "fp32")
-        return choose_compression(self._options.ddp.compression, self._ranks.world_size, gradient_format)
+        return choose_compression(self._options.ddp.compression, self.ranks.world_size, gradient_format)
 
     def forward(self, **inputs: Any) -> Tensor:
-        with self._without_exchange(), self._precision.autocast(self._ranks.device):
+        with self._without_exchange(), self._precision.autocast(self.ranks.device):
             loss: Tensor = self._wrapped(**inputs)
         return loss
 
@@ -132,10 +132,10 @@ class DdpEngine:
     @property
     def cannot_capture(self) -> str | None:
         """Why a step cannot be a CUDA graph; None where it can."""
-        if self._ranks.device.type != "cuda":
-            return f"{self._ranks.device.type}: CUDA graphs need CUDA"
-        if self._ranks.world_size > 1:
-            return f"{self._ranks.world_size} ranks: DDP's exchange of gradients is not captured"
+        if self.ranks.device.type != "cuda":
+            return f"{self.ranks.device.type}: CUDA graphs need CUDA"
+        if self.ranks.world_size > 1:
+            return f"{self.ranks.world_size} ranks: DDP's exchange of gradients is not captured"
         if self._options.accumulate > 1:
             return f"{self._options.accumulate} passes a step: a graph holds one"
         if self._scaler.is_enabled():
@@ -145,7 +145,7 @@ class DdpEngine:
     def capture(self, **inputs: Tensor | None) -> None:
         """Capture a whole step with inputs of these shapes for `replay`; weights and optimiser stay as they are."""
         assert self.cannot_capture is None, self.cannot_capture
-        device = self._ranks.device
+        device = self.ranks.device
         for group in self._optimizer.param_groups:
             group |= {"capturable": True, "lr": torch.full((), self._options.lr_at(self._updates), device=device)}
         for state in self._optimizer.state.values():
@@ -171,7 +171,7 @@ class DdpEngine:
         return loss
 
     def warm_up(self, **inputs: Any) -> None:
-        forward_and_backward(self.model, self._precision.autocast(self._ranks.device), inputs)
+        forward_and_backward(self.model, self._precision.autocast(self.ranks.device), inputs)
 
     def optimizer_state_bytes(self) -> dict[str, int]:
         """Memory of this rank's optimiser state by name (`exp_avg`); empty before the first step."""
@@ -183,13 +183,13 @@ class DdpEngine:
         return sizes
 
     def save(self, folder: Path, extra: dict[str, Any]) -> None:
-        if self._ranks.rank == 0:
+        if self.ranks.rank == 0:
             excluded = frozen_names(self.model) if self._options.exclude_frozen else set()
             weights = {name: value for name, value in self.model.state_dict().items() if name not in excluded}
             save_tensors(folder / MODEL, {"model": weights})
             training = {"optimizer": self._optimizer.state_dict(), "scaler": self._scaler.state_dict(), "updates": self._updates}
             save_tensors(folder / TRAINING, {**training, "extra": extra})
-        save_random_states(folder, self._ranks.rank)
+        save_random_states(folder, self.ranks.rank)
 
     def load(self, folder: Path) -> dict[str, Any]:
         load_trained_weights(self.model, load_tensors(folder / MODEL)["model"], folder / MODEL)
@@ -201,7 +201,7 @@ class DdpEngine:
         if training["scaler"] and self._scaler.is_enabled():
             self._scaler.load_state_dict(training["scaler"])
         self._updates = training["updates"]
-        load_random_states(folder, self._ranks.rank)
+        load_random_states(folder, self.ranks.rank)
         extra: dict[str, Any] = training["extra"]
         return extra
 

@@ -51,14 +51,14 @@ def capture_tower(model: SpeechTextModel, settings: Settings, ranks: Ranks, prec
     if not choice.effective:
         return choice
     graphed = GraphedTower(model.tower, model.paths.speech)
-    problem = ranks.agreed_problem(_try_capture(graphed, model, settings, ranks.device, precision), "another rank could not capture it")
+    problem = ranks.agreed_problem(try_capture(graphed, model, settings, ranks.device, precision), "another rank could not capture it")
     if problem is not None:
         return choose_part(settings, TOWER_GRAPH, problem)
     model.paths.speech = graphed
     return choice
 
 
-def _try_capture(
+def try_capture(
     graphed: GraphedTower, model: SpeechTextModel, settings: Settings, device: torch.device, precision: Precision
 ) -> str | None:
     """Why it failed; None where it did not."""

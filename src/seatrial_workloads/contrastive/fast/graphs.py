@@ -37,15 +37,15 @@ class GraphedTextEncoder:
 
     def __init__(self, encode: Encode) -> None:
         self._encode = encode
-        self._captured: dict[tuple[int, ...], _Captured] = {}
+        self.captured: dict[tuple[int, ...], _Captured] = {}
 
     def __call__(self, token_ids: Tensor, token_mask: Tensor) -> Tensor:
         shape = tuple(token_ids.shape)
-        if shape not in self._captured:
-            if len(self._captured) >= MAX_SHAPES:
+        if shape not in self.captured:
+            if len(self.captured) >= MAX_SHAPES:
                 return self._encode(token_ids, attend_mask(token_mask))
-            self._captured[shape] = self._capture(token_ids, token_mask)
-        captured = self._captured[shape]
+            self.captured[shape] = self._capture(token_ids, token_mask)
+        captured = self.captured[shape]
         captured.token_ids.copy_(token_ids)
         captured.attend.copy_(attend_mask(token_mask))
         captured.graph.replay()
@@ -83,8 +83,8 @@ class GraphedTower:
 
     def __init__(self, tower: SpeechTower, encode: SpeechEncoder) -> None:
         self._tower, self._encode = tower, encode
-        self._graphs: dict[bool, Callable[..., Tensor]] = {}
-        self._shape: torch.Size | None = None
+        self.graphs: dict[bool, Callable[..., Tensor]] = {}
+        self.shape: torch.Size | None = None
 
     def capture(self, features: Tensor, precision: AbstractContextManager[object]) -> None:
         """Capture both graphs for features of this shape; `precision` is training's autocast without its cache: a cached cast would be
@@ -97,15 +97,15 @@ class GraphedTower:
             # The first backward pass of a process: its thread has no context yet, and torch sets it.
             warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
             for masked, samples in ((False, (features, ~frames)), (True, (features, ~frames, frames))):
-                self._graphs[masked] = _capture(self._tower, self._with_masks_last, samples, pool)
-        self._shape = features.shape
+                self.graphs[masked] = _capture(self._tower, self._with_masks_last, samples, pool)
+        self.shape = features.shape
 
     def __call__(self, features: Tensor, frame_mask: Tensor | None, time_mask: Tensor | None) -> Tensor:
-        if features.shape != self._shape or not torch.is_grad_enabled():
+        if features.shape != self.shape or not torch.is_grad_enabled():
             return self._encode(features, frame_mask, time_mask)
         if time_mask is None:
             time_mask = torch.zeros(features.shape[:2], dtype=torch.bool, device=features.device)
-        graphed = self._graphs[frame_mask is not None]
+        graphed = self.graphs[frame_mask is not None]
         return graphed(features, time_mask) if frame_mask is None else graphed(features, time_mask, frame_mask)
 
     def _with_masks_last(self, features: Tensor, time_mask: Tensor, frame_mask: Tensor | None = None) -> Tensor:

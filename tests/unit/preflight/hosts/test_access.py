@@ -24,6 +24,7 @@ from seatrial.preflight.hosts.exchanges import Answers
 from seatrial.preflight.storage import LEAST_FREE_BYTES, LITTLE_FREE_BYTES
 from seatrial.records.caution import Check
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec
+from tests.facts import states
 from tests.unit.preflight.hosts.factory import FakeHosts, found, make_answers, make_hosts_need, reply
 from tests.unit.preflight.needs import make_need, make_run
 
@@ -44,7 +45,7 @@ def test_a_hostfile_that_is_missing_empty_or_wrong_is_refused_with_its_path(tmp_
             (tmp_path / "hosts").write_text(text)
         check = refused(tmp_path)
         assert not check.ok and check.refuses and check.name == "hostfile hosts on this machine"
-        assert check.fix == f"write {tmp_path}/hosts with a line `node1 slots=2` for each host, or name another with place.hostfile"
+        assert states(check.fix, f"{tmp_path}/hosts", "`node1 slots=2`", "place.hostfile")
         path, _, found[text] = check.found.partition(": ")
         assert path == f"{tmp_path}/hosts"
     assert len(set(found.values())) == 4 and found["node1\n"].startswith("line 1: 'node1'")
@@ -212,7 +213,7 @@ def test_a_folder_that_every_user_may_write_to_is_refused(output: str) -> None:
 
 def test_a_folder_that_is_another_there_is_refused_and_nothing_more_is_asked_of_it() -> None:
     results = found(check_shared_folder(NEED, _answers(second={"look": {"troubles": {"f0": "No such file or directory"}}})))
-    assert results["output folder is shared", "b"].found == "in /out the head's file is not seen: No such file or directory"
+    assert states(results["output folder is shared", "b"].found, "/out", "head's", "No such file or directory")
     assert (
         results["output folder is shared", "b"].refuses and ("lock is seen", "b") not in results and ("rename is seen", "b") not in results
     )
@@ -223,7 +224,7 @@ def test_its_own_file_that_the_head_does_not_see() -> None:
     results = {"parts": {"look": {"troubles": {"f1": "an empty file is seen there"}}}}
     blind = make_answers(second={"head": results["parts"], "b": {"look": {"troubles": {}}}}).second
     failed = _failed(Answers(first=answers.first, second=blind, third=answers.third, files=FILES))
-    assert failed["output folder is shared", "b"].found == "in /out its file is not seen by the head: an empty file is seen there"
+    assert states(failed["output folder is shared", "b"].found, "/out", "by the head", "empty")
 
 
 def test_when_the_head_cannot_write_nothing_is_reported_of_the_others_seeing_it() -> None:

@@ -29,6 +29,7 @@ from seatrial.preflight.hosts.exchanges import (
 from seatrial.preflight.hosts.uniformity import memory_texts
 from seatrial.records.caution import Check
 from seatrial.records.plan import PlaceSpec, RunSpec
+from tests.facts import states
 from tests.unit.preflight.hosts.factory import FakeHosts, examined, failed, make_answers, make_hosts_need, specs
 from tests.unit.preflight.needs import make_need, make_run
 
@@ -161,7 +162,7 @@ def test_two_checkouts_of_one_version_differ_the_head_s_too() -> None:
         hosts.change(host, "facts", code="aaaaaaaa0000" if host != "node3" else "bbbbbbbb0000")
     (found,) = failed(examined(hosts, head="this machine")).items()
     assert found[0] == ("Seatrial version", "node3") and found[1].refuses
-    assert found[1].found == "Seatrial's code differs: 0.1.0, code bbbbbbbb; 0.1.0, code aaaaaaaa on node1, node2, this machine"
+    assert states(found[1].found, "code bbbbbbbb", "code aaaaaaaa", "node1, node2, this machine")
     hosts.change("this machine", "facts", code="cccccccc0000")
     hosts.change("node3", "facts", code="aaaaaaaa0000")
     (found,) = failed(examined(hosts, head="this machine")).items()

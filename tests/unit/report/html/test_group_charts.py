@@ -21,6 +21,7 @@ from seatrial.report.html.group_charts import (
     startup_chart,
 )
 from seatrial.report.html.print import VEGALITE, standalone_spec
+from tests.facts import states
 from tests.unit.report.html.drawing import chart, layers_of, marks, parts, svg, told_by
 from tests.unit.report.html.made_page import columns, made_charts, rows_of
 
@@ -127,7 +128,7 @@ def test_phases_say_on_how_many_steps_they_were_taken_and_how_those_compare() ->
     data = made_charts(steps=60)
     slow = [{**row, "mean_ms": 2 * float(row["mean_ms"] or 0), "n": 4} for row in rows_of(data.tables["phases"])]
     data = dataclasses.replace(data, tables={**data.tables, "phases": columns(slow)})
-    assert "In g1 these are 12 steps, which took 208.0 ms; its median step took 104.0 ms." in chart(data, "phases").caption
+    assert states(chart(data, "phases").caption, "g1", "12 steps", "208.0 ms", "104.0 ms")
     picture = svg(data, "phases")
     assert "those steps, ms: 208; the median step, ms: 104; runs: 3; window: steps 20–59; n: 12" in picture
     assert "those steps, ms: 216; the median step, ms: 108;" in picture
