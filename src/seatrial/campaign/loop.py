@@ -53,7 +53,7 @@ from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
 from seatrial.records.job import AllocationOrder
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
-from seatrial.records.plan import CURRENT, PER_CAMPAIGN, SLURM, CampaignPlan, RunSpec
+from seatrial.records.plan import CURRENT, PER_CAMPAIGN, CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
 
@@ -239,7 +239,7 @@ class _Campaign:
         return self._run_all(schedule)
 
     def _run_all(self, schedule: Schedule) -> CampaignEnd:
-        are_jobs = self.job is None and any(spec.place.kind == SLURM for spec in self.plan.runs)
+        are_jobs = self.job is None and any(spec.place.traits.runs_in_jobs for spec in self.plan.runs)
         early = EarlyEnd(self.invocation, schedule)
         end = self._run_jobs(schedule, early) if are_jobs else self._run_here(schedule, early)
         return replace(end, left=schedule.num_left)

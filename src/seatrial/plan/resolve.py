@@ -49,10 +49,7 @@ from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.plan import (
-    HOSTFILE,
-    PERNODE,
     SENTINEL,
-    SLURM,
     CampaignPlan,
     LauncherSpec,
     NeededCampaign,
@@ -356,9 +353,9 @@ def _place_identity(place: PlaceSpec) -> list[Any]:
     if place.hosts:
         # `include` and `exclude` are applied already.
         counts.append([[host.ranks, list(host.devices)] for host in place.hosts])
-    elif place.kind == HOSTFILE:
+    elif place.traits.lists_hosts:
         counts += [place.include, place.exclude]
-    elif place.kind in (PERNODE, SLURM):
+    elif place.traits.counts_nodes:
         counts.append(place.nodes)
     return [*counts, *([{"interface": place.interface}] if place.interface else [])]
 

@@ -19,7 +19,7 @@ from seatrial.core.ports import LAST_PORT
 from seatrial.core.text import parse_duration_s
 from seatrial.plan.placeholders import PlaceholderProblem, check_work
 from seatrial.plan.yaml_text import KeyPath, Locations, kind_name
-from seatrial.records.plan import NODE_AXIS, LimitsSpec, TelemetrySpec, TimingSpec
+from seatrial.records.plan import NODE_AXIS, LimitsSpec, PlaceTraits, TelemetrySpec, TimingSpec, traits_of
 
 
 class StrictModel(BaseModel):
@@ -290,6 +290,10 @@ a further one for what is left at its time limit. `current` uses the job that `s
     """For `slurm`: longest wait in the queue; the job is then cancelled, and its run left for the next start. No limit when left out."""
     warn_s: int = Field(default=120, ge=1, le=65535)
     """For `slurm`: how many seconds before its time limit a job is warned: its ranks then save a checkpoint and halt."""
+
+    @property
+    def traits(self) -> PlaceTraits:
+        return traits_of(self.kind)
 
 
 class Axis(StrictModel):

@@ -34,7 +34,7 @@ from seatrial.machine.gpus import read_driver, select_gpus
 from seatrial.machine.software import read_git_state
 from seatrial.records.caution import Check, Scalar
 from seatrial.records.outcome import Outcome, RunOutcome
-from seatrial.records.plan import HOSTFILE, CampaignPlan, RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import MeasuredRun
 from seatrial.report.text import strip_ansi
 from seatrial_runbooks.command_line import warn
@@ -214,7 +214,7 @@ def _pairs(pairs: Mapping[str, object]) -> str:
 
 
 def _machine(plan: CampaignPlan) -> str:
-    if plan.runs[0].place.kind == HOSTFILE:
+    if plan.runs[0].place.traits.lists_hosts:
         return f"hosts {', '.join(_host(host) for host in plan.runs[0].place.hosts) or 'unknown'}"
     devices = plan.runs[0].place.devices
     if not devices:
