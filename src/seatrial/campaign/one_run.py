@@ -26,7 +26,8 @@ from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.agents import Agents
-from seatrial.launch.launchers.commands import environment, tuning_variables, variables_set_by_launcher
+from seatrial.launch.launchers.commands import variables_set_by_launcher
+from seatrial.launch.launchers.environment import environment, tuning_variables
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.places import AllocatedRun, allocate
 from seatrial.launch.prepare import masked_spec, planned_variables, prepare_attempt, write_log_header

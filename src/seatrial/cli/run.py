@@ -68,6 +68,7 @@ class RunOptions:
     """Printed before anything is started."""
 
 
+# More than 60 lines: typer reads the options from the signature.
 def run(
     plan: options.PlanFile,
     set: options.Overrides = None,

@@ -30,15 +30,8 @@ from seatrial.core.paths import BY_HAND, AttemptPaths
 from seatrial.core.shell import export_lines, find_program, quote
 from seatrial.core.tables import format_cell
 from seatrial.launch.launchers import allocation_for_node, node_paths
-from seatrial.launch.launchers.commands import (
-    SHELL_NAME,
-    activation_script,
-    command_for,
-    environment,
-    portable_environment,
-    rank_log_folder,
-    variables_set_by_launcher,
-)
+from seatrial.launch.launchers.commands import SHELL_NAME, activation_script, command_for, rank_log_folder, variables_set_by_launcher
+from seatrial.launch.launchers.environment import environment, portable_environment
 from seatrial.launch.transports.select import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments

@@ -29,7 +29,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.core.private_files import is_world_writable, world_writable_text
 from seatrial.launch.agent_group import AgentGroup, RemoteCleanup
 from seatrial.launch.agents import agent_argv
-from seatrial.launch.launchers.commands import portable_environment
+from seatrial.launch.launchers.environment import portable_environment
 from seatrial.launch.pernode_server import own_addresses
 from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, master_address, nodes_of
 from seatrial.launch.places.rendezvous import agree_on_rendezvous
