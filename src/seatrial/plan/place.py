@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seatrial.core import launcher_options
 from seatrial.core.errors import HostfileError, NoHostsError, PlanError, UsageError
@@ -155,6 +156,10 @@ def _check_deepspeed_devices(plan: Plan, devices: tuple[str, ...]) -> None:
 
 # A container is a fact of the site.
 SLURM_KEYS = tuple(one.name for one in dataclasses.fields(SlurmSpec) if one.name != "container")
+# Those that a run's place has as the plan says them; the others depend on the point of the matrix, or on the kind.
+_SAME_KEYS = tuple(
+    one.name for one in dataclasses.fields(PlaceSpec) if one.name in Place.model_fields and one.name not in ("ranks", "nodes", "include")
+)
 # Key → the kinds of place that have it; keys that all kinds have are left out.
 KINDS_OF_KEY = {
     "hostfile": (HOSTFILE,),
@@ -434,32 +439,24 @@ def place_at(plan: Plan, capacity: Capacity, axes: Mapping[str, Scalar]) -> Plac
     if capacity.devices and ranks > len(capacity.devices) * nodes:
         raise _ranks_error(plan, f"{ranks} ranks, but include names {len(capacity.devices)} GPUs ({place.include})")
     return PlaceSpec(
-        kind=place.kind,
+        **_given(place, _SAME_KEYS),
         ranks=ranks,
         devices=capacity.devices[: ranks // nodes],
-        hostfile=place.hostfile or "",
         hosts=hosts,
         include=place.include or "" if place.traits.lists_hosts else "",
-        exclude=place.exclude or "",
-        via=place.via,
         nodes=nodes,
-        master_addr=place.master_addr or "",
-        interface=place.interface or "",
-        ssh_args=tuple(place.ssh_args),
-        python=place.python or "",
-        alike=place.alike,
-        gpu=place.gpu or "",
-        port=place.port,
-        port_base=place.port_base,
         slurm=_slurm_spec(place, axes.get(NODE_AXIS)) if place.traits.runs_in_jobs else None,
     )
 
 
 def _slurm_spec(place: Place, node: Scalar) -> SlurmSpec:
-    given = {key: getattr(place, key) for key in SLURM_KEYS}
-    texts = {key: given[key] or "" for key in ("partition", "gres", "mem", "time", "account", "qos", "constraint", "nodelist")}
-    named = {"nodelist": str(node)} if node is not None else {}
-    return SlurmSpec(**{**given, **texts, **named, "sbatch_args": tuple(place.sbatch_args)})
+    return SlurmSpec(**{**_given(place, SLURM_KEYS), **({"nodelist": str(node)} if node is not None else {})})
+
+
+def _given(place: Place, keys: Sequence[str]) -> dict[str, Any]:
+    """What the plan says; for what it leaves open the record has the default."""
+    values = {key: getattr(place, key) for key in keys}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None}
 
 
 def _ranks_error(plan: Plan, problem: str) -> PlanError:
