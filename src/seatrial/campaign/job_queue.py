@@ -222,17 +222,19 @@ class JobFollower:
 
     def _has_no_job(self, one: FollowedJob, paths: JobPaths) -> bool:
         """Of a job whose number is not known (refused, or its submission had no answer, or an earlier harness was killed just then):
-        whether by the folder and by Slurm there is none. A number that is found is recorded."""
+        whether by the folder and by Slurm there is none. A number that is found is recorded. After the terminal was closed the next
+        harness decides."""
         one.job = place.submitted(paths)
         if one.job is not None or self._queue.jobs is None:
             return False
         if found := place.job_among(paths, self._queue.jobs):
             one.job = place.record(paths, SubmittedJob(job=found, submitted_t=time.time()))
-        return not found
+        return not found and not self.interrupts.hung_up
 
     def _stop_where_requested(self, followed: Sequence[tuple[RunSpec, FollowedJob, JobPaths]]) -> None:
         """`followed` with the run that each is at."""
-        if self.interrupts.urgency is Urgency.NONE:
+        # A terminal may be closed in the middle of a turn, while Slurm is asked.
+        if self.interrupts.urgency is Urgency.NONE or self.interrupts.hung_up:
             return
         for spec, _, _ in followed if not self._stopping else ():
             self.listener.stopping(spec)

@@ -263,6 +263,22 @@ def test_a_job_of_an_earlier_harness_is_picked_up_and_not_submitted_again(tmp_pa
     assert [one.outcome for one in run(tmp_path, fake)[1]] == [Outcome.OK] and len(fake.states) == 1
 
 
+def test_a_terminal_that_is_closed_while_slurm_is_asked_stops_nothing(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts = NoInterrupts()
+
+    def call(argv: Sequence[str], *how: Any, **more: Any) -> Answer:
+        if argv[0] == "squeue" and fake.now_m > 5:
+            interrupts.hung_up, interrupts.urgency = True, Urgency.STOP
+            return AWAY
+        return fake.call(argv, *how, **more)
+
+    monkeypatch.setattr(slurm, "call", call)
+    assert run(tmp_path, fake, interrupts)[1] == [] and fake.cancelled == []
+    assert interrupts.hung_up and not attempt_1(tmp_path).job_stop.exists()
+
+
 @pytest.mark.parametrize("now", [(replace(SPEC, hash="changed"),), ()], ids=["a changed run", "a run that left the plan"])
 def test_a_job_of_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_path: Path, fake: FakeSlurm, now: tuple[RunSpec, ...]) -> None:
     interrupts = NoInterrupts()
