@@ -15,8 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from seatrial.campaign.invocation import ALIKE_RUNS, CampaignEnd
 from seatrial.campaign.job import JobSignals, OwnJob, close_cut_short, refuse_second_job, start_record
-from seatrial.campaign.loop import ALIKE_RUNS, CampaignEnd, run_in_job
+from seatrial.campaign.loop import run_in_job
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AllocationPaths, CampaignPaths

@@ -10,14 +10,13 @@ and something was reached, or where nobody wanted its end (preempted, a lost nod
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.invocation import EarlyEnd
 from seatrial.campaign.job_endings import allocation_end, judge_job, with_cause
-from seatrial.campaign.job_queue import FollowedJob, JobQueue, left_text
-from seatrial.campaign.jobs import MAX_AGAIN, OUTCOME_GRACE_S, POLL_S, gets_further
+from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, gets_further, left_text
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import choose_start
 from seatrial.campaign.schedule import Schedule
@@ -28,20 +27,19 @@ from seatrial.core.text import count
 from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrder, SubmittedJob
+from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrder
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import PER_CAMPAIGN, CampaignPlan, RunSpec
 from seatrial.records.results import LiveState
 
 
-class AllocationListener(Protocol):
+class AllocationListener(StopListener, Protocol):
     """What the campaign tells of its job (`campaign.loop`)."""
 
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None: ...
     def noted(self, text: str) -> None: ...
     def waits_for(self, spec: RunSpec, job: FollowedJob) -> None: ...
     def follows(self, state: LiveState) -> None: ...
-    def stopping(self, spec: RunSpec) -> None: ...
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None: ...
 
 
@@ -89,7 +87,7 @@ def _outcomes(run: RunPaths, first: int) -> Iterator[tuple[AttemptPaths, RunOutc
 
 
 @dataclass(kw_only=True)
-class Held(FollowedJob):
+class HeldAllocation(FollowedJob):
     """A job from its submission to its end."""
 
     paths: AllocationPaths
@@ -99,35 +97,22 @@ class Held(FollowedJob):
 
 
 @dataclass
-class AllocationLoop:
+class AllocationLoop(JobFollower):
     """The jobs of one campaign, one at a time."""
 
-    plan: CampaignPlan
-    plan_hash: str
-    paths: CampaignPaths
-    interrupts: Interrupts
     listener: AllocationListener
-    from_start: bool = False
-    keep_going: bool = False
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        self.set_aside: dict[str, str] = {}
-        """Runs that are not submitted again by this invocation, and why."""
-        self.out_of_budget = False
-        self.jobs_left = ""
-        """As in `JobLoop`."""
-        self._held: Held | None = None
+        super().__post_init__()
+        self._held: HeldAllocation | None = None
         self._again = 0
-        self._queue = JobQueue(self.interrupts, self.monotonic)
-        self._stopping = self._enough = False
+        self._submitted = False
 
-    def run(self, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
-        """Until every run has its outcome or is set aside; `is_enough` says after each outcome whether no further job is to follow."""
+    def run(self, schedule: Schedule, early: EarlyEnd) -> None:
+        """Until every run has its outcome or is set aside; after an `early` end no further job follows."""
         self._held = self._pick_up()
         while not self.out_of_budget:
-            if self._held is None and not self._submit_next(schedule):
+            if self._held is None and not self._submit_next(schedule, early):
                 return
             if self.interrupts.hung_up or self._held is None:
                 return
@@ -135,57 +120,54 @@ class AllocationLoop:
             is_over = self._look(self._held)
             if is_over:
                 self._close_attempts(self._held)
-            self._report(self._held, schedule, is_enough)
+            self._report(self._held, schedule, early)
             if is_over:
                 self._end(self._held, schedule)
                 self._held = None
                 continue
-            self._stop_where_requested(self._held, schedule)
+            self._stop_where_requested([(self._current(self._held, schedule), self._held, self._held.paths)])
             if self._queue.abandoned:
                 self.jobs_left = left_text({self.plan.name: self._held})
                 return
             self._show(self._held, schedule)
             self.sleep(POLL_S)
 
-    def _pick_up(self) -> Held | None:
+    def _pick_up(self) -> HeldAllocation | None:
         """The job of an earlier harness."""
         found = self.paths.open_allocation()
         order = place.read_allocation_order(found) if found else None
         if found is None or order is None:
             return None
-        held = Held(paths=found, order=order, job=place.submitted(found), stopped_before=found.job_stop.exists())
-        if place.started(found) is None:
-            # What is still waiting is wanted again.
-            found.job_stop.unlink(missing_ok=True)
-        return held
+        return HeldAllocation(paths=found, order=order, job=place.submitted(found), stopped_before=self._was_stopped(found))
 
-    def _submit_next(self, schedule: Schedule) -> bool:
+    def _submit_next(self, schedule: Schedule, early: EarlyEnd) -> bool:
         """False where no job is to be submitted."""
         left = [spec for spec in schedule.left if spec.run not in self.set_aside]
-        if not left or self._enough or self.interrupts.stop_requested():
+        if not left or early.end is not None or self.interrupts.stop_requested():
             return False
         if schedule.next(self.set_aside) is None:
             self.out_of_budget = True
             return False
+        # A further job goes on from what the one before saved.
+        from_start = self.invocation.from_start and not self._submitted
         for spec in left:
             # A checkpoint of another number of ranks is refused here, and not in the job.
-            choose_start(self.plan, self.paths.run(spec.run), spec, from_start=self.from_start)
+            choose_start(self.plan, self.paths.run(spec.run), spec, from_start=from_start)
         order = AllocationOrder(
             plan=replace(self.plan, budget_s=schedule.budget_left_s),
-            plan_hash=self.plan_hash,
+            plan_hash=self.invocation.plan_hash,
             first_attempts={spec.run: self.paths.run(spec.run).next_attempt().number for spec in left},
-            from_start=self.from_start,
-            keep_going=self.keep_going,
+            from_start=from_start,
+            keep_going=self.invocation.keep_going,
         )
         paths = self.paths.next_allocation()
         paths.folder.mkdir(parents=True)
-        self._held = Held(paths=paths, order=order)
-        # A further job goes on from what this one saves.
-        self.from_start = False
+        self._held = HeldAllocation(paths=paths, order=order)
+        self._submitted = True
         self._submit(self._held)
         return True
 
-    def _submit(self, held: Held) -> None:
+    def _submit(self, held: HeldAllocation) -> None:
         try:
             held.job = place.submit(held.paths, held.order, self._queue.call)
         except LaunchError as error:
@@ -194,42 +176,21 @@ class AllocationLoop:
             self.listener.noted(f"{count(len(held.order.first_attempts), 'run')} submitted as job {held.job.job}")
         self._queue.submitted_one()
 
-    def _look(self, held: Held) -> bool:
-        """Whether the job is over, and whatever its program could write is there."""
-        if held.job is None:
-            return self._look_for_job(held)
+    def _look(self, held: HeldAllocation) -> bool:
+        """Whether the job is over."""
         has_end = held.paths.job_end.exists()
-        if self._queue.jobs is None:
-            # Who wants the end does not wait for Slurm to confirm it.
-            return has_end and self.interrupts.stop_requested()
-        status = self._queue.jobs.get(held.job.job)
-        if status is None:
-            status = slurm.JobStatus(state="COMPLETED") if has_end else slurm.final_state(held.job.job)
-        held.status = status
-        if not status.is_over:
-            held.over_m = None
-            self._queue.check_wait(held, held.order.spec.place.slurm)
-            return False
-        held.over_m = held.over_m or self.monotonic()
-        return has_end or self.monotonic() - held.over_m >= OUTCOME_GRACE_S
-
-    def _look_for_job(self, held: Held) -> bool:
-        """A job whose number is not known: refused, or its submission had no answer, or an earlier harness was killed just then."""
-        if held.paths.job_end.exists():
+        if held.job is not None:
+            return self._is_over(held, held.order.spec.place.slurm, has_result=has_end)
+        if has_end:
             return True
-        held.job = place.submitted(held.paths)
-        if held.job is not None or self._queue.jobs is None:
-            return False
-        if found := place.job_among(held.paths, self._queue.jobs):
-            held.job = place.record(held.paths, SubmittedJob(job=found, submitted_t=time.time()))
-        elif self.interrupts.stop_requested():
-            self._write_end(held, AllocationEnd(ending=AllocationEnding.USER, detail="stopped by the user", ended_t=time.time()))
-            return True
-        else:
+        if self._has_no_job(held, held.paths):
+            if self.interrupts.stop_requested():
+                self._write_end(held, AllocationEnd(ending=AllocationEnding.USER, detail="stopped by the user", ended_t=time.time()))
+                return True
             self._submit(held)
         return False
 
-    def _close_attempts(self, held: Held) -> None:
+    def _close_attempts(self, held: HeldAllocation) -> None:
         number = held.job.job if held.job else ""
         for attempt, spec in list(_attempts_without_outcome(self.paths, held.order)):
             outcome = judge_job(attempt, spec, number, held.status)
@@ -237,7 +198,7 @@ class AllocationLoop:
                 outcome = with_cause(outcome, Cause.USER, held.why_cancelled(spec.place.slurm))
             close_attempt(attempt, outcome)
 
-    def _report(self, held: Held, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
+    def _report(self, held: HeldAllocation, schedule: Schedule, early: EarlyEnd) -> None:
         left = {spec.run: spec for spec in schedule.left}
         for run, first in held.order.first_attempts.items():
             spec = left.get(run)
@@ -252,9 +213,9 @@ class AllocationLoop:
                     held.reported[run, attempt.number] = outcome
                     schedule.ended(spec, outcome)
                     self.listener.ended(spec, attempt, outcome)
-                    self._enough = is_enough(spec, outcome) or self._enough
+                    early.after(spec, outcome)
 
-    def _end(self, held: Held, schedule: Schedule) -> None:
+    def _end(self, held: HeldAllocation, schedule: Schedule) -> None:
         """The job is over: whether another follows, and what it is not to run again."""
         end = from_json_or_none(AllocationEnd, files.read_json(held.paths.job_end))
         if end is None:
@@ -283,7 +244,7 @@ class AllocationLoop:
         ):
             self.listener.noted(f"{end.detail}: {count(len(left), 'run')} in a new job")
 
-    def _set_aside_hopeless(self, held: Held, end: AllocationEnd, reached: bool) -> None:
+    def _set_aside_hopeless(self, held: HeldAllocation, end: AllocationEnd, reached: bool) -> None:
         """A run that had a whole job for itself and got no further would end the next one in the same way."""
         for (run, number), outcome in held.reported.items():
             if outcome.cause is Cause.JOB_TIME_LIMIT and not reached:
@@ -293,27 +254,17 @@ class AllocationLoop:
         if not held.reported:
             self.set_aside |= {spec.run: end.detail for spec in held.order.specs}
 
-    def _write_end(self, held: Held, end: AllocationEnd) -> AllocationEnd:
+    def _write_end(self, held: HeldAllocation, end: AllocationEnd) -> AllocationEnd:
         files.write_json(held.paths.job_end, to_json(end))
         return end
 
-    def _stop_where_requested(self, held: Held, schedule: Schedule) -> None:
-        urgency = self.interrupts.urgency
-        if urgency is Urgency.NONE:
-            return
-        spec = self._current(held, schedule)
-        if not self._stopping:
-            self.listener.stopping(spec)
-        self._stopping = True
-        self._queue.stop([(held, held.paths, spec.limits)])
-
-    def _current(self, held: Held, schedule: Schedule) -> RunSpec:
+    def _current(self, held: HeldAllocation, schedule: Schedule) -> RunSpec:
         """The run under way, else the next."""
         open_runs = {run for run, number in held.shown if (run, number) not in held.reported}
         left = [spec for spec in schedule.left if spec.run in held.order.first_attempts] or list(held.order.specs)
         return next((spec for spec in left if spec.run in open_runs), left[0])
 
-    def _show(self, held: Held, schedule: Schedule) -> None:
+    def _show(self, held: HeldAllocation, schedule: Schedule) -> None:
         begun = place.started(held.paths)
         if begun is None or held.status.is_queued:
             self.listener.waits_for(self._current(held, schedule), held)

@@ -35,6 +35,9 @@ class Urgency(enum.IntEnum):
 class StopRequests(Protocol):
     """Whether a run is to be ended: by the user, or in a job by Slurm."""
 
+    hung_up: bool
+    """Whether the terminal was closed: for jobs that need no harness that is no request to stop."""
+
     @property
     def urgency(self) -> Urgency:
         """How urgently."""
@@ -50,7 +53,6 @@ class Interrupts:
         self._paths, self._owner, self._monotonic = paths, owner, monotonic
         self._signals = 0
         self.hung_up = False
-        """Whether the terminal was closed: for jobs that need no harness that is no request to stop."""
         self._signalled_m = 0.0
         self._requested = False
         self._polled_m = -math.inf

@@ -61,6 +61,8 @@ class JobSignals:
     def __init__(self, stop_file: Path, is_closed: Callable[[], bool]) -> None:
         self._stop_file, self._is_closed = stop_file, is_closed
         self.ended = self.warned = self.asked = self.closed = False
+        # A job has no terminal.
+        self.hung_up = False
         self._polled_m = float("-inf")
 
     def install(self) -> None:

@@ -1,4 +1,5 @@
 """Jobs as Slurm sees them, for both loops over jobs (`campaign.jobs`, `campaign.allocations`): asked about, waited for, stopped, cancelled.
+`JobFollower` is what both loops keep and do alike, `JobQueue` their controller.
 
 A controller that does not answer is waited for. At the user's first stop request running ranks are asked to halt by a file of their own,
 which needs no controller, and jobs that wait are cancelled. The second cancels everything; where Slurm does not answer then, the jobs are
@@ -15,14 +16,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
-from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.interrupts import StopRequests, Urgency
+from seatrial.campaign.invocation import Invocation
+from seatrial.campaign.resume import choose_start
+from seatrial.collect.attempt_files import read_resumption
 from seatrial.core import files
-from seatrial.core.paths import JobPaths
+from seatrial.core.paths import JobPaths, RunPaths
+from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
 from seatrial.records.job import SubmittedJob
 from seatrial.records.outcome import Cause
-from seatrial.records.plan import LimitsSpec, SlurmSpec
+from seatrial.records.plan import CampaignPlan, LimitsSpec, RunSpec, SlurmSpec
+
+POLL_S = 0.5
+# The file system of the nodes may show a file late here.
+OUTCOME_GRACE_S = 5.0
+MAX_AGAIN = 2
+"""How often a run, or a job for many, is submitted again that lost its node or was preempted."""
 
 # Every harness of a cluster asks the same controller.
 ASK_EVERY_S = 3.0
@@ -86,7 +98,7 @@ class FollowedJob:
 class JobQueue:
     """The jobs of one campaign at their controller."""
 
-    def __init__(self, interrupts: Interrupts, monotonic: Callable[[], float]) -> None:
+    def __init__(self, interrupts: StopRequests, monotonic: Callable[[], float]) -> None:
         self._interrupts, self._monotonic = interrupts, monotonic
         self._asked_m = float("-inf")
         self._heeded = Urgency.NONE
@@ -157,3 +169,84 @@ def left_text(jobs: Mapping[str, FollowedJob]) -> str:
     left = f"job {', '.join(known)} may go on: `scancel {' '.join(known)}` ends {'it' if len(known) == 1 else 'them'}"
     taken = f"it may have taken a job for {', '.join(unknown)}: see `squeue --me`"
     return f"Slurm does not answer, and {'; '.join([*([left] if known else []), *([taken] if unknown else [])])}"
+
+
+class StopListener(Protocol):
+    """What the campaign tells of a stop."""
+
+    def stopping(self, spec: RunSpec) -> None: ...
+
+
+@dataclass
+class JobFollower:
+    """What a loop over jobs has seen, and what is not to be done again. Nothing of it outlives the process: all else is in the folder."""
+
+    invocation: Invocation
+    listener: StopListener
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.plan, self.paths = self.invocation.plan, self.invocation.paths
+        self.interrupts, self.monotonic = self.invocation.interrupts, self.invocation.monotonic
+        self.set_aside: dict[str, str] = {}
+        """Runs that are not submitted again by this invocation, and why."""
+        self.out_of_budget = False
+        self.jobs_left = ""
+        """Which jobs may go on, and how to end them: Slurm did not answer after the second stop request."""
+        self._queue = JobQueue(self.interrupts, self.monotonic)
+        self._stopping = False
+
+    def _was_stopped(self, paths: JobPaths) -> bool:
+        """Whether an earlier harness asked the job to stop. What is still waiting is wanted again: that request is withdrawn."""
+        was_stopped = paths.job_stop.exists()
+        if place.started(paths) is None:
+            paths.job_stop.unlink(missing_ok=True)
+        return was_stopped
+
+    def _is_over(self, one: FollowedJob, wanted: SlurmSpec | None, *, has_result: bool) -> bool:
+        """Whether the job, whose number is known, is over, and whatever its program could write is there."""
+        assert one.job is not None
+        if self._queue.jobs is None:
+            # Who wants the end does not wait for Slurm to confirm it.
+            return has_result and self.interrupts.stop_requested()
+        status = self._queue.jobs.get(one.job.job)
+        if status is None:
+            status = slurm.JobStatus(state="COMPLETED") if has_result else slurm.final_state(one.job.job)
+        one.status = status
+        if not status.is_over:
+            one.over_m = None
+            self._queue.check_wait(one, wanted)
+            return False
+        one.over_m = one.over_m or self.monotonic()
+        return has_result or self.monotonic() - one.over_m >= OUTCOME_GRACE_S
+
+    def _has_no_job(self, one: FollowedJob, paths: JobPaths) -> bool:
+        """Of a job whose number is not known (refused, or its submission had no answer, or an earlier harness was killed just then):
+        whether by the folder and by Slurm there is none. A number that is found is recorded. After the terminal was closed the next
+        harness decides."""
+        one.job = place.submitted(paths)
+        if one.job is not None or self._queue.jobs is None:
+            return False
+        if found := place.job_among(paths, self._queue.jobs):
+            one.job = place.record(paths, SubmittedJob(job=found, submitted_t=time.time()))
+        return not found and not self.interrupts.hung_up
+
+    def _stop_where_requested(self, followed: Sequence[tuple[RunSpec, FollowedJob, JobPaths]]) -> None:
+        """`followed` with the run that each is at."""
+        # A terminal may be closed in the middle of a turn, while Slurm is asked.
+        if self.interrupts.urgency is Urgency.NONE or self.interrupts.hung_up:
+            return
+        for spec, _, _ in followed if not self._stopping else ():
+            self.listener.stopping(spec)
+        self._stopping = True
+        self._queue.stop([(one, paths, spec.limits) for spec, one, paths in followed])
+
+
+def gets_further(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
+    """Whether the attempt `number` saved a newer checkpoint than it started from: otherwise the next job would end where this one did."""
+    before, after = read_resumption(run.attempt(number)), choose_start(plan, run, spec)
+    reached = -1 if before is None or before.step is None else before.step
+    if after is None or after.step is None:
+        # A script has a format of its own: that it wrote some in this attempt has to do.
+        return after is not None and after.from_attempt == number
+    return after.step > reached

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import socket
 import sys
 import time
@@ -23,10 +22,11 @@ from typing import Protocol
 from seatrial.campaign.allocations import AllocationLoop, is_over_since, settle_other_job
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts, StopRequests
+from seatrial.campaign.invocation import CampaignEnd, EarlyEnd, Invocation
 from seatrial.campaign.job import OwnJob
 from seatrial.campaign.job_endings import settle_other_jobs
 from seatrial.campaign.job_queue import FollowedJob
-from seatrial.campaign.jobs import Flight, JobLoop
+from seatrial.campaign.jobs import InFlightJob, JobLoop
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, link_counted, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
@@ -49,26 +49,19 @@ from seatrial.machine.software import read_git_state
 from seatrial.observe.eta import CurrentRun, RunEstimate, RunEtaTracker, TimeLeft
 from seatrial.observe.progress import Progress
 from seatrial.records.attempt import HostFacts
-from seatrial.records.caution import Check, Scalar
+from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
 from seatrial.records.job import AllocationOrder
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
-from seatrial.records.plan import CURRENT, PER_CAMPAIGN, SLURM, CampaignPlan, RunSpec
+from seatrial.records.plan import CURRENT, PER_CAMPAIGN, CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
 
 PLAN_HASH_DIGITS = 16
-ALIKE_RUNS = 3
-# Causes outside of the settings: the same line again means that the next run fails too.
-WHATEVER_THE_SETTINGS = frozenset(
-    {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
-)
 # The next run in the same job would meet the same nodes; and a job that is over has none.
 JOB_UNUSABLE = frozenset(
     {Cause.HOST_LOST, Cause.JOB_CANCELLED, Cause.JOB_TIME_LIMIT, Cause.JOB_NODE_FAILED, Cause.JOB_PREEMPTED, Cause.JOB_LOST}
 )
-# Which rank and host reports it may change from run to run.
-WHERE = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
 
 
 class Listener(Protocol):
@@ -97,27 +90,6 @@ class Listener(Protocol):
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
         """A run is over; `measured` is None where this machine cannot measure."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CampaignEnd:
-    """How one invocation ended."""
-
-    interrupted: bool = False
-    stopped_on_error: bool = False
-    out_of_budget: bool = False
-    failed_alike: str = ""
-    """The cause for which run after run failed, none having succeeded, and which no setting explains."""
-    disk_trouble: str = ""
-    """Why no further run could be prepared: the disk's error."""
-    jobs_ended: str = ""
-    """How jobs ended whose runs are still to be run: cancelled from outside, a time limit, a lost node."""
-    jobs_left: str = ""
-    """Which jobs may go on, since Slurm did not answer when they were to be cancelled, and how to end them."""
-    job_too_short: str = ""
-    """Why the job that this program runs in has not enough time left for the next run."""
-    left: int = 0
-    """Runs still to be run, an interrupted one included."""
 
 
 FINISHED = "it has finished, so --from-start has nothing to start over; run it anew with `seatrial run PLAN --again`, or remove its folder"
@@ -154,20 +126,30 @@ def run_campaign(
         plan_hash = save_plan(plan, paths)
         if uncounted := uncounted_runs(paths):
             listener.warned(uncounted)
-        campaign = _Campaign(
-            plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths), from_start
+        invocation = Invocation(
+            plan=plan,
+            plan_hash=plan_hash,
+            paths=paths,
+            interrupts=interrupts,
+            from_start=from_start,
+            keep_going=keep_going,
+            monotonic=monotonic,
         )
-        if _allocation_of(plan) == CURRENT:
-            campaign.job = OwnJob()
-        return campaign.run(again, monotonic, keep_going=keep_going)
+        job = OwnJob() if _allocation_of(plan) == CURRENT else None
+        return _Campaign(invocation, listener, server, preflight.hosts, recorder or RunRecorder(paths), job).run(again)
 
 
 def run_in_job(order: AllocationOrder, paths: CampaignPaths, job: OwnJob, requests: StopRequests, listener: Listener) -> CampaignEnd:
     """In a job that holds its nodes for many runs: run what is left of `order`. The harness that submitted it, or a later one, follows."""
-    campaign = _Campaign(
-        order.plan, order.plan_hash, paths, requests, listener, None, {}, None, order.from_start, job, order.first_attempts
+    invocation = Invocation(
+        plan=order.plan,
+        plan_hash=order.plan_hash,
+        paths=paths,
+        interrupts=requests,
+        from_start=order.from_start,
+        keep_going=order.keep_going,
     )
-    return campaign.run_left_of(order)
+    return _Campaign(invocation, listener, job=job, first_attempts=order.first_attempts).run_left_of(order)
 
 
 def _allocation_of(plan: CampaignPlan) -> str:
@@ -187,27 +169,6 @@ def _written_to(plan: CampaignPlan, paths: CampaignPaths) -> Iterator[Path]:
         yield from (attempt.folder for attempt in run.attempts())
 
 
-def failed_alike(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:
-    """What the last ALIKE_RUNS failed of, where that is one and the same and would fail the runs that are `left` too; else empty."""
-    last = [outcome for _, outcome in ended[-ALIKE_RUNS:]]
-    if _is_explained_by_a_setting([spec for spec, _ in ended[-ALIKE_RUNS:]], left):
-        return ""
-    reasons = {(one.signature, WHERE.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
-    if len(last) < ALIKE_RUNS or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
-        return ""
-    return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in WHATEVER_THE_SETTINGS else ""
-
-
-def _is_explained_by_a_setting(failed: Sequence[RunSpec], left: Sequence[RunSpec]) -> bool:
-    """Whether all that failed have one value of an axis, or one group's own settings, that a run to come does not have."""
-    same = dict(set.intersection(*(set(_varied(spec).items()) for spec in failed))) if failed else {}
-    return any(_varied(spec).get(name) != value for name, value in same.items() for spec in left)
-
-
-def _varied(spec: RunSpec) -> dict[str, Scalar]:
-    return {**spec.settings, **spec.axes, **{f"env.{name}": value for name, value in spec.env.items()}}
-
-
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
     """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before. Returns its short hash."""
     stored = to_json(replace(plan, source=mask_text(plan.source), runs=tuple(masked_spec(spec) for spec in plan.runs)))
@@ -220,35 +181,32 @@ def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
 
 @dataclass
 class _Campaign:
-    plan: CampaignPlan
-    plan_hash: str
-    paths: CampaignPaths
-    interrupts: StopRequests
+    invocation: Invocation
     listener: Listener
-    server: PernodeServer | None
-    hosts: Mapping[str, HostFacts]
-    recorder: RunRecorder | None
+    server: PernodeServer | None = None
+    hosts: Mapping[str, HostFacts] = field(default_factory=dict)
+    recorder: RunRecorder | None = None
     """None within a job: the harness that follows it records the runs."""
-    from_start: bool = False
     job: OwnJob | None = None
     """Whose nodes the runs get, one after another."""
     first_attempts: Mapping[str, int] = field(default_factory=dict)
     """Of a job that may have been started before, by run: later attempts do not start over."""
 
     def __post_init__(self) -> None:
+        self.plan, self.paths, self.interrupts = self.invocation.plan, self.invocation.paths, self.invocation.interrupts
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=self.plan.name, count=0)
 
-    def run(self, again: bool, monotonic: Callable[[], float], *, keep_going: bool) -> CampaignEnd:
-        schedule = self._schedule(again, monotonic)
+    def run(self, again: bool) -> CampaignEnd:
+        schedule = self._schedule(again)
         self._state = replace(self._state, count=schedule.num_left)
         if self.recorder and schedule.num_left:
             self.recorder.load()
         try:
-            return self._run_all(schedule, keep_going)
+            return self._run_all(schedule)
         finally:
             self._publish(run=None, over=True)
 
-    def _schedule(self, again: bool, monotonic: Callable[[], float]) -> Schedule:
+    def _schedule(self, again: bool) -> Schedule:
         """What is left to run; finished runs are skipped, and estimate the length of their groups."""
         todo: list[RunSpec] = []
         durations_s: dict[str, list[float]] = {}
@@ -262,9 +220,9 @@ class _Campaign:
             else:
                 link_counted(self.paths.run(spec.run), spec.hash)
                 self.listener.skipped(spec, changes_since(self.paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
-                if self.from_start and len(self.plan.runs) == 1:
+                if self.invocation.from_start and len(self.plan.runs) == 1:
                     self.listener.noted(f"{spec.run}: {FINISHED}")
-        return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
+        return Schedule(todo, durations_s, self.plan.budget_s, self.invocation.monotonic)
 
     def run_left_of(self, order: AllocationOrder) -> CampaignEnd:
         """What an earlier start of the same job has not finished."""
@@ -278,80 +236,67 @@ class _Campaign:
                 left.append(spec)
         schedule = Schedule(left, durations_s, self.plan.budget_s)
         self._state = replace(self._state, count=schedule.num_left)
-        return self._run_all(schedule, order.keep_going)
+        return self._run_all(schedule)
 
-    def _run_all(self, schedule: Schedule, keep_going: bool) -> CampaignEnd:
-        if self.job is None and any(spec.place.kind == SLURM for spec in self.plan.runs):
-            return self._run_jobs(schedule, keep_going)
-        ended: list[tuple[RunSpec, RunOutcome]] = []
+    def _run_all(self, schedule: Schedule) -> CampaignEnd:
+        are_jobs = self.job is None and any(spec.place.traits.runs_in_jobs for spec in self.plan.runs)
+        early = EarlyEnd(self.invocation, schedule)
+        end = self._run_jobs(schedule, early) if are_jobs else self._run_here(schedule, early)
+        return replace(end, left=schedule.num_left)
+
+    def _run_here(self, schedule: Schedule, early: EarlyEnd) -> CampaignEnd:
+        is_first = True
         while schedule.num_left:
             if self.interrupts.stop_requested():
-                return CampaignEnd(interrupted=True, left=schedule.num_left)
+                return CampaignEnd(interrupted=True)
             spec = schedule.next()
             if spec is None:
-                return CampaignEnd(out_of_budget=True, left=schedule.num_left)
+                return CampaignEnd(out_of_budget=True)
             # The first run of a job starts whatever it took before: a new job would have no more time.
-            if self.job is not None and ended and (why := self.job.too_short_for(spec, schedule.expected_s(spec))):
-                return CampaignEnd(job_too_short=why, left=schedule.num_left)
+            if self.job is not None and not is_first and (why := self.job.too_short_for(spec, schedule.expected_s(spec))):
+                return CampaignEnd(job_too_short=why)
             try:
                 outcome = self._run(spec, schedule)
             except OSError as error:
-                if error.errno not in DISK_ERRNOS:
-                    raise
                 # A run under way survives a bad disk; one that cannot be prepared has nowhere to go.
-                return CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}", left=schedule.num_left)
+                return self._disk_trouble(error)
             schedule.ended(spec, outcome)
             if self.job is not None and not self.interrupts.stop_requested() and outcome.cause in JOB_UNUSABLE:
-                return CampaignEnd(jobs_ended=outcome.detail, left=schedule.num_left)
+                return CampaignEnd(jobs_ended=outcome.detail)
             if outcome.outcome is Outcome.INTERRUPTED or self.interrupts.stop_requested():
-                return CampaignEnd(interrupted=True, left=schedule.num_left)
-            if outcome.outcome is not Outcome.OK and self.plan.stop_on_error:
-                return CampaignEnd(stopped_on_error=True, left=schedule.num_left)
-            ended.append((spec, outcome))
-            if schedule.left and not keep_going and not schedule.any_ok and (alike := failed_alike(ended, schedule.left)):
-                return CampaignEnd(failed_alike=alike, left=schedule.num_left)
+                return CampaignEnd(interrupted=True)
+            if (end := early.after(spec, outcome)) is not None:
+                return end
+            is_first = False
         return CampaignEnd()
 
-    def _run_jobs(self, schedule: Schedule, keep_going: bool) -> CampaignEnd:
-        ended: list[tuple[RunSpec, RunOutcome]] = []
-        end = CampaignEnd()
-
-        def is_enough(spec: RunSpec, outcome: RunOutcome) -> bool:
-            nonlocal end
-            if outcome.outcome is Outcome.INTERRUPTED:
-                return False
-            ended.append((spec, outcome))
-            if outcome.outcome is not Outcome.OK and self.plan.stop_on_error:
-                end = CampaignEnd(stopped_on_error=True)
-            elif schedule.left and not keep_going and not schedule.any_ok and (alike := failed_alike(ended, schedule.left)):
-                end = CampaignEnd(failed_alike=alike)
-            return end != CampaignEnd()
-
-        assert isinstance(self.interrupts, Interrupts)
+    def _run_jobs(self, schedule: Schedule, early: EarlyEnd) -> CampaignEnd:
         view = _JobView(self, schedule)
-        common = (self.plan, self.plan_hash, self.paths, self.interrupts, view, self.from_start)
-        shared = _allocation_of(self.plan) == PER_CAMPAIGN
-        loop = AllocationLoop(*common, keep_going=keep_going) if shared else JobLoop(*common)
+        loop = (AllocationLoop if _allocation_of(self.plan) == PER_CAMPAIGN else JobLoop)(self.invocation, view)
+        trouble: CampaignEnd | None = None
         try:
-            loop.run(schedule, is_enough)
+            loop.run(schedule, early)
         except OSError as error:
-            if error.errno not in DISK_ERRNOS:
-                raise
-            end = CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}")
+            trouble = self._disk_trouble(error)
         if self.interrupts.stop_requested():
-            end = CampaignEnd(interrupted=True, jobs_left=loop.jobs_left)
-        elif end == CampaignEnd() and loop.set_aside:
-            end = CampaignEnd(jobs_ended=next(iter(loop.set_aside.values())))
-        elif end == CampaignEnd() and loop.out_of_budget:
-            end = CampaignEnd(out_of_budget=True)
-        return replace(end, left=schedule.num_left)
+            return CampaignEnd(interrupted=True, jobs_left=loop.jobs_left)
+        if trouble or early.end:
+            return trouble or early.end or CampaignEnd()
+        if loop.set_aside:
+            return CampaignEnd(jobs_ended=next(iter(loop.set_aside.values())))
+        return CampaignEnd(out_of_budget=loop.out_of_budget)
+
+    def _disk_trouble(self, error: OSError) -> CampaignEnd:
+        if error.errno not in DISK_ERRNOS:
+            raise error
+        return CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}")
 
     def _run(self, spec: RunSpec, schedule: Schedule) -> RunOutcome:
         if self.server is not None:
             self.server.wait_for_reconnect(self.interrupts.stop_requested)
         run = self.paths.run(spec.run)
         started_over = run.next_attempt().number > self.first_attempts.get(spec.run, sys.maxsize)
-        resumption = choose_start(self.plan, run, spec, from_start=self.from_start and not started_over)
+        resumption = choose_start(self.plan, run, spec, from_start=self.invocation.from_start and not started_over)
         if resumption is not None:
             self.listener.resumes(spec, resumption)
         attempt = new_attempt(run, resumption)
@@ -377,12 +322,12 @@ class _Campaign:
 
         log = GrowingLog(attempt)
         try:
-            on_stop = partial(self.listener.stopping, spec)
+            on_stop, plan_hash = partial(self.listener.stopping, spec), self.invocation.plan_hash
             if self.job is not None:
-                outcome = self.job.run(spec, attempt, self.interrupts, on_progress, on_stop, self.plan_hash, log)
+                outcome = self.job.run(spec, attempt, self.interrupts, on_progress, on_stop, plan_hash, log)
             else:
                 hosts, server = self.hosts, self.server
-                outcome = run_one(spec, attempt, self.interrupts, on_progress, on_stop, self.plan_hash, server=server, hosts=hosts, log=log)
+                outcome = run_one(spec, attempt, self.interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts, log=log)
         except OSError:
             # Nothing of it is on disk, so there was no attempt.
             with contextlib.suppress(OSError):
@@ -428,16 +373,16 @@ class _JobView:
     def _position(self, spec: RunSpec) -> int:
         return self.positions.setdefault(spec.run, len(self.positions) + 1)
 
-    def progress(self, flight: Flight, progress: Progress, elapsed_s: float, others: Sequence[Flight]) -> None:
-        spec = flight.spec
-        assert flight.eta is not None
-        run_left = flight.eta.update(progress.last_steps, time.time())
+    def progress(self, one: InFlightJob, progress: Progress, elapsed_s: float, others: Sequence[InFlightJob]) -> None:
+        spec = one.spec
+        assert one.eta is not None
+        run_left = one.eta.update(progress.last_steps, time.time())
         current = CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left)
         self.campaign._publish(
             run=spec.run,
             group=spec.group,
             repeat=spec.repeat,
-            attempt=flight.attempt.number,
+            attempt=one.attempt.number,
             step=progress.step,
             total_steps=progress.total,
             phase=progress.phase,
@@ -451,8 +396,8 @@ class _JobView:
     def noted(self, text: str) -> None:
         self.campaign.listener.noted(text)
 
-    def waits(self, flight: Flight, others: Sequence[Flight]) -> None:
-        self.waits_for(flight.spec, flight, attempt=flight.attempt.number, others=_others_text(others))
+    def waits(self, one: InFlightJob, others: Sequence[InFlightJob]) -> None:
+        self.waits_for(one.spec, one, attempt=one.attempt.number, others=_others_text(others))
 
     def waits_for(self, spec: RunSpec, job: FollowedJob, **more: object) -> None:
         """Neither step nor time to go: those of an earlier start of the job are not its own."""
@@ -481,7 +426,7 @@ class _JobView:
         self.campaign._ended(spec, attempt, outcome)
 
 
-def _others_text(others: Sequence[Flight]) -> str:
+def _others_text(others: Sequence[InFlightJob]) -> str:
     return "; ".join(f"{one.spec.run}: {one.text}" for one in others)
 
 

@@ -26,7 +26,8 @@ from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.agents import Agents
-from seatrial.launch.launchers.commands import environment, tuning_variables, variables_set_by_launcher
+from seatrial.launch.launchers.commands import variables_set_by_launcher
+from seatrial.launch.launchers.environment import environment, tuning_variables
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.places import AllocatedRun, allocate
 from seatrial.launch.prepare import masked_spec, planned_variables, prepare_attempt, write_log_header
@@ -35,7 +36,7 @@ from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
 from seatrial.records.outcome import Resumption, RunOutcome
-from seatrial.records.plan import SLURM, RunSpec
+from seatrial.records.plan import RunSpec
 
 SCRIPT_ENDINGS = (".py", ".sh")
 NO_HOSTS: Mapping[str, HostFacts] = MappingProxyType({})
@@ -83,7 +84,7 @@ def run_to_outcome(
     started_t, log = time.time(), log or GrowingLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
-            job = os.environ.get("SLURM_JOB_ID", "") if spec.place.kind == SLURM else ""
+            job = os.environ.get("SLURM_JOB_ID", "") if spec.place.traits.runs_in_jobs else ""
             allocation = replace(allocated.allocation, resume_from=_resume_from(attempt), rendezvous_id=job)
             orders = prepare_attempt(spec, attempt, allocation, os.environ)
             provenance = _provenance(spec, attempt, orders[0].command, allocation, plan_hash, hosts)

@@ -28,7 +28,7 @@ from seatrial.preflight.warm import NOTHING, warm_checks, warm_question
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
-from seatrial.records.plan import HOSTFILE, CampaignPlan, PlaceSpec
+from seatrial.records.plan import CampaignPlan, PlaceSpec
 
 EARLIER_START = " (at an earlier start)"
 # Longer than a host gives the warm-up itself.
@@ -76,7 +76,7 @@ def _examine_hosts(need: Need, server: PernodeServer | None) -> HostsExamined | 
 
 def hostfile_place(need: Need) -> PlaceSpec | None:
     """The place of the plan's runs on many hosts; None where there are none."""
-    return next((spec.place for spec in need.runs if spec.place.kind == HOSTFILE), None)
+    return next((spec.place for spec in need.runs if spec.place.traits.starts_agents_over_ssh), None)
 
 
 def examine_by_ssh(need: Need, place: PlaceSpec, *, fast: bool) -> HostsExamined:

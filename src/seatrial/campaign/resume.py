@@ -24,7 +24,7 @@ from seatrial.core.checkpoints import FoundCheckpoints, StoredCheckpoint, find_c
 from seatrial.core.errors import RefusedError
 from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import SHORT_HASH_DIGITS, count
-from seatrial.launch.launchers.commands import tuning_variables
+from seatrial.launch.launchers.environment import tuning_variables
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.software import GitState
@@ -149,7 +149,7 @@ def _change(stored: RunSpec, spec: RunSpec) -> str:
 def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
     """Whether it would have the attempt's hash with the attempt's steps, in its settings and in the arguments that set them too: a batch
     size that happened to be the same number is another change."""
-    from seatrial.plan.resolve import run_hash
+    from seatrial.plan.run_hash import run_hash
 
     if stored.steps is None or spec.steps is None:
         return False

@@ -32,7 +32,7 @@ from seatrial.observe.watchdog import Alarm, name_options
 from seatrial.records.attempt import Provenance
 from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
-from seatrial.records.plan import LOCAL, RunSpec
+from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.registry import Signature, advice, fault_named, general, signature
 
 # As many lines as the tracebacks of a few ranks take.
@@ -82,7 +82,7 @@ def outcome_of(
     node = None if stall.rank is None else node_of_rank(NodesRecord(nodes=ending.nodes), stall.rank)
     host = (host or (node.name if node else "")) if failed else ""
     log_tail = tuple(last_lines(attempt, FAILURE_TAIL_LINES, TAIL_BYTES, host)) if failed else ()
-    said = said_before(log_tail) if signature_id == ACTIVATE_FAILED else ""
+    said = line_before(log_tail) if signature_id == ACTIVATE_FAILED else ""
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
@@ -110,7 +110,7 @@ def outcome_of(
     )
 
 
-def said_before(tail: Sequence[str]) -> str:
+def line_before(tail: Sequence[str]) -> str:
     """The last line before ours, `, after: no module cuda`: a line of the site that failed is named by its number only."""
     lines = [_FROM.sub("", line).strip() for line in tail]
     at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), 0)
@@ -121,7 +121,7 @@ def said_before(tail: Sequence[str]) -> str:
 def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
     """False only where the run's own host is the only one, and its provenance names no GPU."""
     provenance, _ = read_record(Provenance, attempt.provenance)
-    return spec.place.kind != LOCAL or provenance is None or bool(provenance.gpu_uuid_list)
+    return not spec.place.traits.is_this_machine or provenance is None or bool(provenance.gpu_uuid_list)
 
 
 def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, asked_steps: int | None) -> str:

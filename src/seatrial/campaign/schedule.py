@@ -1,8 +1,8 @@
 """What runs next: the plan's unfinished runs in the plan's order, as long as the budget lasts.
 
-In: the runs that are left, how long runs of each group took so far, and the budget. Out: the next run, and the time to go. Small and with
-one importer, but kept apart as the seam "what runs next" of the design: the loop calls `next`, `ended`, `num_left` and `time_left`, so a
-race between groups, or several runs in flight, is another class with these methods.
+In: the runs that are left, how long runs of each group took so far, and the budget. Out: the next run, and the time to go. Every loop over
+runs asks it (`campaign.loop`, `campaign.jobs`, `campaign.allocations`): `next`, `ended`, `left`, `time_left`. This one is a fixed list, of
+which several runs may be in flight where each has hosts of its own; a race between groups is another class with these methods.
 """
 
 from __future__ import annotations

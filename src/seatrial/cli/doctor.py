@@ -38,7 +38,7 @@ from seatrial.core.text import count
 from seatrial.machine import slurm
 from seatrial.preflight.definitions import OK, REFUSED, WARNING, HostRow, HostsExamined, Section, folded, hosts_text, status
 from seatrial.records.codec import to_json
-from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, SiteSpec, SlurmSpec
+from seatrial.records.plan import SLURM, PlaceSpec, SiteSpec, SlurmSpec, traits_of
 from seatrial.report.text import can_encode
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def doctor(
     place = place_of(need, hostfile, interface)
     own = need_of_this_host(need, place.hosts if place else ())
     sections = examine(own, fast=fast, empty_columns=None if fast else empty_columns)
-    if place_kind == SLURM and not fast and not any(_count((section,), REFUSED) for section in sections):
+    if place_kind and traits_of(place_kind).runs_in_jobs and not fast and not any(_count((section,), REFUSED) for section in sections):
         sections = (*without_unknown_folder(sections), *_try_jobs(need))
     examined = examine_by_ssh(need, place, fast=fast) if place else None
     print_sections(console, sections)
@@ -157,7 +157,7 @@ def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequen
     if _count(checked, REFUSED):
         console.print("no warm-up: a campaign would be refused", soft_wrap=True)
         return ()
-    if any(spec.place.kind == PERNODE for spec in need.runs):
+    if any(spec.place.traits.typed_on_each_node for spec in need.runs):
         console.print("warm-up of this machine only: there is no ssh to the other nodes, so type the same command on each", soft_wrap=True)
     warmed = tuple(Section(subject=f"warm-up on {host}", checks=checks) for host, checks in warm_hosts(need, place).items())
     print_sections(console, warmed)
@@ -168,7 +168,7 @@ def _need(plan: Path | None, set: Overrides, out: Path | None, kind: str | None,
     from seatrial.cli.plan import read_plan
     from seatrial.preflight.definitions import Need, need_of
 
-    if kind is not None and kind != SLURM:
+    if kind is not None and not traits_of(kind).runs_in_jobs:
         raise UsageError(f"--place {kind}: only slurm has checks of its own; leave it out")
     if plan is None and site is not None:
         raise UsageError("--site needs a PLAN: what the site says counts for its runs")
@@ -236,7 +236,7 @@ def place_of(need: Need, hostfile: Path | None, interface: str | None) -> PlaceS
 
 def nodes_checked_later(need: Need) -> str:
     """A line about nodes that cannot be reached from here; empty where there are none."""
-    nodes = max((spec.place.nodes for spec in need.runs if spec.place.kind == PERNODE), default=0)
+    nodes = max((spec.place.nodes for spec in need.runs if spec.place.traits.typed_on_each_node), default=0)
     return f"nodes: all {nodes} are checked when the campaign starts, by the command that runs on each of them" if nodes else ""
 
 

@@ -18,7 +18,7 @@ from seatrial.core.errors import UsageError
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.ports import LAST_PORT
 from seatrial.core.shell import quote
-from seatrial.records.plan import PERNODE
+from seatrial.records.plan import traits_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +56,7 @@ def this_node(plan: CampaignPlan, typed: NodeOptions, environ: Mapping[str, str]
     """Which node this is; a UsageError where that is unknown or has no meaning."""
     place = plan.runs[0].place
     given = [option for option, value in ((RANK, typed.rank), (ADDRESS, typed.address), (PORT, typed.port)) if value is not None]
-    if place.kind != PERNODE:
+    if not place.traits.typed_on_each_node:
         if given:
             raise UsageError(
                 f"{given[0]} needs a plan with `place: {{kind: pernode, nodes: N}}`, and this one's place is {place.kind}: write that into "
@@ -98,7 +98,7 @@ def _number(option: str, environ: Mapping[str, str]) -> int | None:
 
 def refuse_time_in_output(kind: str, output: str | None) -> None:
     """Every node would create a folder of its own."""
-    if kind == PERNODE and "{time}" in (output or ""):
+    if traits_of(kind).typed_on_each_node and "{time}" in (output or ""):
         raise UsageError(f"the output folder {output} has {{time}} in it, which differs from node to node; name one folder with --out")
 
 

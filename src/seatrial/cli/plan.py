@@ -20,7 +20,7 @@ from seatrial.core.errors import RefusedError, UsageError, did_you_mean, printab
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, parse_limit_s
 from seatrial.records.launch import Allocation, Node
-from seatrial.records.plan import HOSTFILE, LOCAL, SENTINEL, PlaceSpec, RunSpec
+from seatrial.records.plan import SENTINEL, PlaceSpec, RunSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +82,7 @@ def print_hosts(console: Console, plan: CampaignPlan) -> None:
 
     from seatrial.launch.places.allocation import nodes_of
 
-    for place in dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind != LOCAL):
+    for place in dict.fromkeys(spec.place for spec in plan.chosen if not spec.place.traits.is_this_machine):
         nodes = () if is_unknown(place) else nodes_of(place)
         console.print(printable(_heading(place, len(nodes))))
         table = Table("host", "node_rank", "ranks", "devices", box=None)
@@ -95,7 +95,7 @@ def print_hosts(console: Console, plan: CampaignPlan) -> None:
 def _heading(place: PlaceSpec, nodes: int) -> str:
     if not nodes:
         return f"hosts: unknown, since {place.hostfile} cannot be read here; {place.ranks} ranks"
-    source = f"of {place.hostfile}" if place.kind == HOSTFILE else "that type the command"
+    source = f"of {place.hostfile}" if place.traits.lists_hosts else "that type the command"
     return f"hosts: {count(place.ranks, 'rank')} on {count(nodes, 'host')} {source}"
 
 
@@ -107,7 +107,7 @@ def rank_span(node: Node) -> str:
 
 def is_unknown(place: PlaceSpec) -> bool:
     """Whether the hosts of a run cannot be read here."""
-    return place.kind == HOSTFILE and not place.hosts
+    return place.traits.lists_hosts and not place.hosts
 
 
 def allocation_of_node_0(given: Allocation, spec: RunSpec) -> Allocation:

@@ -93,7 +93,7 @@ FindingId = Annotated[
         show_default=False,
     ),
 ]
-Remake = Annotated[
+Recompute = Annotated[
     bool,
     typer.Option("--remake", help="Recompute it from what the runs wrote, not from the tables: exit code 0 if it is the same, else 2."),
 ]
@@ -307,7 +307,7 @@ def _print(console: Console, lines: Sequence[str]) -> None:
         console.print("\n".join(map(one_line, lines)), markup=False, highlight=False, soft_wrap=True)
 
 
-def why(out: Folder, finding: FindingId = None, remake: Remake = False, json: AsJson = False) -> int:
+def why(out: Folder, finding: FindingId = None, recompute: Recompute = False, json: AsJson = False) -> int:
     """Show what a finding of a verdict rests on: each number with its file, window and n, how it is computed, and from which raw files.
 
     Works on unfinished and copied campaigns, and on folders that the original stage-1 scripts wrote. Nothing in OUT is changed.
@@ -316,7 +316,7 @@ def why(out: Folder, finding: FindingId = None, remake: Remake = False, json: As
     from seatrial.results.folders import find_campaign
     from seatrial.results.why import find_finding, read_verdict, recompute_finding, trace
 
-    if remake and not finding:
+    if recompute and not finding:
         raise UsageError("--remake recomputes one finding: name it, for example `seatrial why OUT 1 --remake`")
     paths = CampaignPaths(find_campaign(out))
     recorded = read_verdict(paths)
@@ -327,7 +327,7 @@ def why(out: Folder, finding: FindingId = None, remake: Remake = False, json: As
     quoted = shlex.quote(one.id) if "'" in one.id else f"'{one.id}'"
     command = f"seatrial why {shlex.quote(str(out))} {quoted} --remake"
     numbers = trace(paths, one)
-    again = recompute_finding(paths, one) if remake else None
+    again = recompute_finding(paths, one) if recompute else None
     width = console_for(as_json=json).width
     write_lines([*finding_lines(one, numbers, command, width), *(_recomputed_lines(recorded, again) if again else [])], as_json=json)
     if json:

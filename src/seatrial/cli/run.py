@@ -25,7 +25,7 @@ from seatrial.records.codec import to_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.campaign.loop import CampaignEnd
+    from seatrial.campaign.invocation import CampaignEnd
     from seatrial.campaign.tracking import StopRequested, Tracking
     from seatrial.cli.live_view import PlainView
     from seatrial.cli.per_node import NodeOptions, ThisNode
@@ -68,6 +68,7 @@ class RunOptions:
     """Printed before anything is started."""
 
 
+# More than 60 lines: typer reads the options from the signature.
 def run(
     plan: options.PlanFile,
     set: options.Overrides = None,
@@ -278,7 +279,7 @@ def _why_it_ended(end: CampaignEnd) -> str:
     if end.out_of_budget:
         return "the budget is used up"
     if end.failed_alike:
-        from seatrial.campaign.loop import ALIKE_RUNS
+        from seatrial.campaign.invocation import ALIKE_RUNS
 
         alike = f"as {ALIKE_RUNS} runs in a row failed alike"
         return f"stopped with exit code 3, {alike} ({end.failed_alike}; --keep-going runs the others all the same)"

@@ -134,6 +134,7 @@ EachNode = Annotated[
 ]
 
 
+# More than 60 lines: typer reads the options from the signature.
 def sweep(
     command: Command,
     parameter: Parameters = None,

@@ -30,15 +30,8 @@ from seatrial.core.paths import BY_HAND, AttemptPaths
 from seatrial.core.shell import export_lines, find_program, quote
 from seatrial.core.tables import format_cell
 from seatrial.launch.launchers import allocation_for_node, node_paths
-from seatrial.launch.launchers.commands import (
-    SHELL_NAME,
-    activation_script,
-    command_for,
-    environment,
-    portable_environment,
-    rank_log_folder,
-    variables_set_by_launcher,
-)
+from seatrial.launch.launchers.commands import SHELL_NAME, activation_script, command_for, rank_log_folder, variables_set_by_launcher
+from seatrial.launch.launchers.environment import environment, portable_environment
 from seatrial.launch.transports.select import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments
@@ -51,7 +44,7 @@ from seatrial.records.columns import META_KEYS
 from seatrial.records.eta import OFF
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial.records.launch import AgentOrder, Allocation, Command, EnvironmentVariable, Node
-from seatrial.records.plan import HOSTFILE, PERNODE, PlaceSpec, RunSpec
+from seatrial.records.plan import PlaceSpec, RunSpec
 from seatrial.records.run_table import config_cells
 
 _COMES_WITH = {
@@ -86,7 +79,7 @@ def prepare_attempt(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation
         write_text(own.command, command_script(order.command, attempt, defaults, node), PRIVATE_PROGRAM)
         write_private_json(own.agent_order, to_json(order))
     ssh_args = _ssh_args(spec.place, allocation.nodes, caller)
-    lines = _all_nodes_lines(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args)
+    lines = _all_nodes_lines(attempt, allocation.nodes, spec.place.traits.starts_agents_over_ssh, ssh_args)
     write_text(attempt.command, "".join(f"{line}\n" for line in lines), PRIVATE_PROGRAM)
     return tuple(orders)
 
@@ -111,7 +104,7 @@ def _ssh_args(place: PlaceSpec, nodes: Sequence[Node], caller: Mapping[str, str]
 def _base_environment(place: PlaceSpec, node: Node, caller: Mapping[str, str]) -> Mapping[str, str]:
     """The environment beneath the variables of a node's ranks, as far as the harness knows it: all of its own on this machine, elsewhere
     what is not bound to a host. What another host adds, its agent records."""
-    is_here = node.node_rank == 0 if place.kind == PERNODE else is_this_host(node.name)
+    is_here = node.node_rank == 0 if place.traits.typed_on_each_node else is_this_host(node.name)
     return caller if is_here else portable_environment(caller)
 
 

@@ -20,7 +20,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.observe.heartbeats import Heartbeat, HeartbeatReader, HostClocks, OffsetOf, unknown_offset
 from seatrial.observe.log_progress import LogProgressReader
 from seatrial.observe.training_health import HealthSample
-from seatrial.records.plan import LOCAL, RunSpec
+from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
 DONE = "done"
@@ -162,7 +162,7 @@ class ProgressReader:
     ) -> None:
         """`offset_of` gives how far the clock of a rank's host is ahead of ours, where the connection to it has measured that."""
         self._spec, self._attempt = spec, attempt
-        self._clocks = HostClocks(offset_of, wall, estimates=spec.place.kind != LOCAL)
+        self._clocks = HostClocks(offset_of, wall, estimates=not spec.place.traits.is_this_machine)
         # Arrivals are by the clock of node 0, and so must be the time that replaces a missing one.
         self._log = LogProgressReader(spec, attempt, lambda: wall() + self._clocks.offset_s(0))
         self._heartbeats = HeartbeatReader(attempt, monotonic)

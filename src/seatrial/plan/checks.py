@@ -30,7 +30,7 @@ from seatrial.plan.schema import (
     type_and_value,
 )
 from seatrial.plan.yaml_text import KeyPath, format_value
-from seatrial.records.plan import LOCAL, NODE_AXIS, SENTINEL, SLURM
+from seatrial.records.plan import NODE_AXIS, SENTINEL
 
 RUN_NAMES = ("run", "group", "repeat", "seed")
 """Placeholders that every plan has; `steps` too where the plan sets it."""
@@ -138,7 +138,7 @@ def _check_environment(plan: Plan) -> None:
 
 def _place_key_that_sets(name: str, plan: Plan) -> str | None:
     """The key of `place` that sets this variable for the ranks."""
-    place, many = plan.place, plan.place.kind != LOCAL
+    place, many = plan.place, not plan.place.traits.is_this_machine
     if name == "CUDA_VISIBLE_DEVICES":
         # Hosts named without slots do not select GPUs.
         return next((key for key, text in (("include", place.include), ("exclude", place.exclude)) if text and ":" in text), None)
@@ -152,7 +152,7 @@ def _set_for_each_rank(plan: Plan) -> tuple[str, ...]:
     if plan.launcher.kind == "deepspeed":
         # deepspeed has another name for the last one.
         return SET_FOR_EACH_RANK[:-1]
-    many = plan.place.kind != LOCAL or (plan.place.ranks or 1) > 1
+    many = not plan.place.traits.is_this_machine or (plan.place.ranks or 1) > 1
     several = plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and many)
     return SET_FOR_EACH_RANK if several else ()
 
@@ -308,10 +308,10 @@ def _check_axis_name(plan: Plan, name: str) -> None:
         problem = variable_problem(name.removeprefix(ENV_AXIS))
     elif name == NODE_AXIS:
         one_node = (plan.place.nodes or 1) == 1 and NODES_AXIS not in plan.axes
-        fits = plan.place.kind == SLURM and one_node and plan.place.nodelist is None
+        fits = plan.place.traits.runs_in_jobs and one_node and plan.place.nodelist is None
         problem = None if fits else "is for jobs of one node: `place: {kind: slurm}` without nodes and nodelist"
     elif name == NODES_AXIS:
-        fits = plan.place.kind == SLURM and plan.place.nodelist is None
+        fits = plan.place.traits.runs_in_jobs and plan.place.nodelist is None
         problem = None if fits else "is for jobs: `place: {kind: slurm}` without nodelist"
     elif "." in name and name != RANKS_AXIS:
         problem = f"unknown axis; {did_you_mean(name, (RANKS_AXIS, NODES_AXIS, NODE_AXIS, 'env.NAME'))}"

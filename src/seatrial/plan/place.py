@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seatrial.core import launcher_options
 from seatrial.core.errors import HostfileError, NoHostsError, PlanError, UsageError
@@ -89,7 +90,7 @@ def check_launcher(plan: Plan) -> None:
 
 def _option_problem(plan: Plan, name: str, value: str) -> str:
     """Why launcher.args cannot hold this option; empty if it can."""
-    kind, many = plan.launcher.kind, plan.place.kind != LOCAL
+    kind, many = plan.launcher.kind, not plan.place.traits.is_this_machine
     given = {**GIVEN_BY_SEATRIAL[kind], **(GIVEN_ON_MANY_HOSTS[kind] if many else {})}
     # `nproc_per_node gpu` is counted by torchrun and cannot be written as place.ranks; on many hosts the number must be known.
     counted_there = name == "nproc_per_node" and not value.isdigit() and "{" not in value and not many
@@ -109,9 +110,9 @@ def check_place(plan: Plan) -> None:
             named_gpu(plan.place.gpu)
         except UsageError as error:
             raise plan.error(("place", "gpu"), str(error)) from error
-    if plan.place.kind != LOCAL:
+    if not plan.place.traits.is_this_machine:
         check_hosts(plan)
-    if plan.place.kind != HOSTFILE and plan.place.include is not None:
+    if not plan.place.traits.lists_hosts and plan.place.include is not None:
         _check_devices(plan, plan.place.include)
 
 
@@ -122,7 +123,7 @@ def _check_devices(plan: Plan, include: str) -> None:
         raise plan.error(("place", "include"), str(error)) from error
     ranks, nodes = plan.place.ranks, plan.place.nodes or 1
     if ranks is not None and ranks != len(devices) * nodes:
-        on_each = f" on each of {nodes} nodes" if plan.place.kind == PERNODE else ""
+        on_each = f" on each of {nodes} nodes" if plan.place.traits.counts_nodes else ""
         raise plan.error(
             ("place", "ranks"),
             f"{ranks} ranks, but include names {len(devices)} GPUs ({include}){on_each}; leave ranks out or make them agree",
@@ -155,6 +156,10 @@ def _check_deepspeed_devices(plan: Plan, devices: tuple[str, ...]) -> None:
 
 # A container is a fact of the site.
 SLURM_KEYS = tuple(one.name for one in dataclasses.fields(SlurmSpec) if one.name != "container")
+# Those that a run's place has as the plan says them; the others depend on the point of the matrix, or on the kind.
+_SAME_KEYS = tuple(
+    one.name for one in dataclasses.fields(PlaceSpec) if one.name in Place.model_fields and one.name not in ("ranks", "nodes", "include")
+)
 # Key → the kinds of place that have it; keys that all kinds have are left out.
 KINDS_OF_KEY = {
     "hostfile": (HOSTFILE,),
@@ -215,19 +220,20 @@ def check_keys_of_kind(plan: Plan) -> None:
 
 def check_hosts(plan: Plan) -> None:
     """Raise for what a place other than `local` cannot have."""
-    one_node = plan.place.kind == SLURM and (plan.place.nodes or 1) == 1
+    traits = plan.place.traits
+    one_node = traits.runs_in_jobs and (plan.place.nodes or 1) == 1
     if plan.launcher.kind == "command" and not one_node:
         raise plan.error(("launcher", "kind"), "'command' starts one program on one host; on many use python, torchrun or deepspeed")
-    if plan.place.kind == HOSTFILE:
+    if traits.lists_hosts:
         if not (plan.place.hostfile or "").strip():
             raise plan.error(("place", "hostfile"), "name the file that lists the hosts, such as /etc/deepspeed/hostfile")
         _check_include_exclude(plan)
         _check_ssh_args(plan)
-    elif plan.place.kind == PERNODE and plan.place.nodes is None:
+    elif traits.typed_on_each_node and plan.place.nodes is None:
         raise plan.error(("place", "nodes"), "is missing; set the number of nodes that run the command")
     elif plan.place.ranks is not None and (problem := uneven_ranks_problem(plan.place.ranks, plan.place.nodes or 1)):
         raise plan.error(("place", "ranks"), problem)
-    if plan.place.kind == SLURM:
+    if traits.runs_in_jobs:
         _check_slurm(plan)
     for key, (grammar, problem) in _GRAMMARS.items():
         text = getattr(plan.place, key)
@@ -378,7 +384,7 @@ class Capacity:
 
 def capacity_of(plan: Plan, cwd: Path) -> Capacity:
     """What the place offers; a PlanError for a hostfile that cannot be used."""
-    if plan.place.kind == HOSTFILE:
+    if plan.place.traits.lists_hosts:
         return _hostfile_capacity(plan, cwd)
     devices = devices_in(plan.place.include) if plan.place.include is not None else ()
     return Capacity(ranks=_ranks_on(plan, plan.place.nodes or 1, devices), devices=devices)
@@ -433,32 +439,24 @@ def place_at(plan: Plan, capacity: Capacity, axes: Mapping[str, Scalar]) -> Plac
     if capacity.devices and ranks > len(capacity.devices) * nodes:
         raise _ranks_error(plan, f"{ranks} ranks, but include names {len(capacity.devices)} GPUs ({place.include})")
     return PlaceSpec(
-        kind=place.kind,
+        **_given(place, _SAME_KEYS),
         ranks=ranks,
         devices=capacity.devices[: ranks // nodes],
-        hostfile=place.hostfile or "",
         hosts=hosts,
-        include=place.include or "" if place.kind == HOSTFILE else "",
-        exclude=place.exclude or "",
-        via=place.via,
+        include=place.include or "" if place.traits.lists_hosts else "",
         nodes=nodes,
-        master_addr=place.master_addr or "",
-        interface=place.interface or "",
-        ssh_args=tuple(place.ssh_args),
-        python=place.python or "",
-        alike=place.alike,
-        gpu=place.gpu or "",
-        port=place.port,
-        port_base=place.port_base,
-        slurm=_slurm_spec(place, axes.get(NODE_AXIS)) if place.kind == SLURM else None,
+        slurm=_slurm_spec(place, axes.get(NODE_AXIS)) if place.traits.runs_in_jobs else None,
     )
 
 
 def _slurm_spec(place: Place, node: Scalar) -> SlurmSpec:
-    given = {key: getattr(place, key) for key in SLURM_KEYS}
-    texts = {key: given[key] or "" for key in ("partition", "gres", "mem", "time", "account", "qos", "constraint", "nodelist")}
-    named = {"nodelist": str(node)} if node is not None else {}
-    return SlurmSpec(**{**given, **texts, **named, "sbatch_args": tuple(place.sbatch_args)})
+    return SlurmSpec(**{**_given(place, SLURM_KEYS), **({"nodelist": str(node)} if node is not None else {})})
+
+
+def _given(place: Place, keys: Sequence[str]) -> dict[str, Any]:
+    """What the plan says; for what it leaves open the record has the default."""
+    values = {key: getattr(place, key) for key in keys}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None}
 
 
 def _ranks_error(plan: Plan, problem: str) -> PlanError:

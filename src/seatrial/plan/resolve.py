@@ -2,17 +2,11 @@
 
 In: a `Plan`, its source, and what the command line chose. Out: `records.plan.CampaignPlan`, which plan.json holds, and an
 estimate of how long it takes.
-
-The hash of a run covers everything that changes its result and nothing else: limits, criteria, order, how lines are read and the folder
-it runs in may change without running anything again. Equal numbers hash alike (8 and 8.0); where a script would see different text, its
-arguments differ and so does the hash.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +15,6 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from seatrial.core import files
 from seatrial.core.errors import PlanError, UsageError, did_you_mean
@@ -44,19 +37,16 @@ from seatrial.plan.matrix import (
 )
 from seatrial.plan.place import Capacity, capacity_of, place_at
 from seatrial.plan.placeholders import PlaceholderProblem, fill, names_in, value_text, work_value
+from seatrial.plan.run_hash import group_key, run_hash, script_digest
 from seatrial.plan.schema import LARGEST_WORK, Plan
 from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.plan import (
-    HOSTFILE,
-    PERNODE,
     SENTINEL,
-    SLURM,
     CampaignPlan,
     LauncherSpec,
     NeededCampaign,
-    PlaceSpec,
     RunSpec,
     TimingSpec,
     WorkloadSpec,
@@ -292,88 +282,6 @@ def _with_old_baseline(criterion: Criterion, old_names: Mapping[str, str]) -> Cr
     if baseline is None or baseline.campaign or baseline.group not in old_names:
         return criterion
     return dataclasses.replace(criterion, baseline=dataclasses.replace(baseline, group=old_names[baseline.group]))
-
-
-HASH_DIGITS = 16
-
-
-def group_key(spec: RunSpec) -> str:
-    """Hash of a configuration; the placeholders of the repeat must still be open in `spec`."""
-    return _hash(_identity(spec))
-
-
-def run_hash(spec: RunSpec) -> str:
-    """Hash of one run: its configuration and its repeat."""
-    return _hash({**_identity(spec), "repeat": spec.repeat})
-
-
-def script_digest(launcher: str, launcher_args: tuple[str, ...], workload: WorkloadSpec, cwd: Path) -> str | None:
-    """sha256 of the user's script: the file itself, a module found under `cwd`, or the first script among a program's arguments."""
-    if workload.script is None:
-        return None
-    names = [workload.script, *_module_files(workload.script, launcher_args)]
-    names += [argument for argument in workload.args if launcher == "command" and argument.endswith((".py", ".sh"))]
-    digests = (_file_digest(cwd / name) for name in names)
-    return next((digest for digest in digests if digest is not None), None)
-
-
-def _file_digest(file: Path) -> str | None:
-    """None for what is not a readable file; preflight says whether it can be started."""
-    try:
-        with files.open_file(file) as source:
-            return hashlib.file_digest(source, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
-def _module_files(script: str, launcher_args: tuple[str, ...]) -> list[str]:
-    if not {"-m", "--module"} & set(launcher_args):
-        return []
-    path = script.replace(".", "/")
-    return [f"{path}.py", f"{path}/__main__.py"]
-
-
-def _identity(spec: RunSpec) -> dict[str, Any]:
-    return {
-        "workload": [spec.workload.module, spec.workload.script, list(spec.workload.args)],
-        "script_sha256": spec.script_sha256,
-        "settings": workloads.hashed_settings(spec.workload.name, spec.settings) if spec.workload.module else spec.settings,
-        "axes": spec.axes,
-        "launcher": [spec.launcher.kind, list(spec.launcher.args), list(spec.launcher.program)],
-        "place": _place_identity(spec.place),
-        "env": spec.env,
-        "steps": spec.steps,
-        "rank_scope": spec.rank_scope,
-        "timing": [spec.timing.sync, spec.timing.phase_every],
-        # Sentinel runs are not repeats of the group they copy.
-        **({SENTINEL: True} if spec.mode == SENTINEL else {}),
-    }
-
-
-def _place_identity(place: PlaceSpec) -> list[Any]:
-    """How ranks and GPUs are laid out; which hosts these are and how they are reached does not change the result."""
-    counts: list[Any] = [place.kind, place.ranks, list(place.devices)]
-    if place.hosts:
-        # `include` and `exclude` are applied already.
-        counts.append([[host.ranks, list(host.devices)] for host in place.hosts])
-    elif place.kind == HOSTFILE:
-        counts += [place.include, place.exclude]
-    elif place.kind in (PERNODE, SLURM):
-        counts.append(place.nodes)
-    return [*counts, *([{"interface": place.interface}] if place.interface else [])]
-
-
-def _hash(value: Any) -> str:
-    text = json.dumps(_canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:HASH_DIGITS]
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # Linux's limits for a name and for a path.

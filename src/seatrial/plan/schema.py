@@ -19,7 +19,7 @@ from seatrial.core.ports import LAST_PORT
 from seatrial.core.text import parse_duration_s
 from seatrial.plan.placeholders import PlaceholderProblem, check_work
 from seatrial.plan.yaml_text import KeyPath, Locations, kind_name
-from seatrial.records.plan import NODE_AXIS, LimitsSpec, TelemetrySpec, TimingSpec
+from seatrial.records.plan import NODE_AXIS, LimitsSpec, PlaceTraits, TelemetrySpec, TimingSpec, traits_of
 
 
 class StrictModel(BaseModel):
@@ -113,6 +113,7 @@ def type_and_value(value: Any) -> tuple[str, Any]:
     return type(value).__name__, value
 
 
+# Not records.verdict.Baseline itself: a plan may say null, and which group and folder that is is known only with the groups.
 class BaselinePart(StrictModel):
     """What a metric that compares is held against. Short form: the name of a group."""
 
@@ -124,6 +125,8 @@ class BaselinePart(StrictModel):
     """A row that `seatrial history pin` put under this name."""
 
 
+# Not records.verdict.Criterion itself: one part may be a whole set (`ready`), what it leaves open has the metric's own default, which is
+# not the same as that value given, and its bounds are not in the metric's unit yet.
 class CriterionPart(StrictModel):
     """One gate that the verdict rests on, or a ready set of them."""
 
@@ -213,6 +216,8 @@ class Launcher(StrictModel):
     """What starts the launcher, such as `["/opt/venv/bin/torchrun"]`; empty means the one beside seatrial's own interpreter."""
 
 
+# Not records.plan.PlaceSpec and SlurmSpec themselves: in a plan the keys of all kinds stand side by side, null leaves one open, which a
+# site then fills, and ranks, nodes, hosts and GPUs differ from point to point of the matrix. `plan.place` copies the rest by name.
 class Place(StrictModel):
     """Where processes run. Short form: the kind."""
 
@@ -290,6 +295,10 @@ a further one for what is left at its time limit. `current` uses the job that `s
     """For `slurm`: longest wait in the queue; the job is then cancelled, and its run left for the next start. No limit when left out."""
     warn_s: int = Field(default=120, ge=1, le=65535)
     """For `slurm`: how many seconds before its time limit a job is warned: its ranks then save a checkpoint and halt."""
+
+    @property
+    def traits(self) -> PlaceTraits:
+        return traits_of(self.kind)
 
 
 class Axis(StrictModel):

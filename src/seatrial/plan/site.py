@@ -17,7 +17,7 @@ from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.plan.load import plan_error
 from seatrial.plan.schema import StrictModel, Text
 from seatrial.plan.yaml_text import Locations, read_plan_file
-from seatrial.records.plan import LOCAL, CampaignPlan, ContainerSpec, PlaceSpec, RunSpec, SiteSpec
+from seatrial.records.plan import CampaignPlan, ContainerSpec, PlaceSpec, RunSpec, SiteSpec
 
 FILE = "site.yaml"
 SITES = Path("~/.config/seatrial/sites")
@@ -144,7 +144,7 @@ def _container_at(cwd: str, container: Container) -> ContainerSpec:
 
 
 def _place_at(place: PlaceSpec, site: SiteSpec, defaults: SlurmDefaults) -> PlaceSpec:
-    if place.kind == LOCAL:
+    if place.traits.is_this_machine:
         return place
     given = place.slurm
     if given is not None:

@@ -21,7 +21,7 @@ from seatrial.core.errors import printable
 from seatrial.core.launcher_options import long_option
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
-from seatrial.records.plan import SLURM, CampaignPlan, NeededCampaign, PlaceSpec, RunSpec
+from seatrial.records.plan import CampaignPlan, NeededCampaign, PlaceSpec, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +130,7 @@ class Need:
 
 
 def need_of(plan: CampaignPlan) -> Need:
-    jobs = dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind == SLURM)
+    jobs = dict.fromkeys(spec.place for spec in plan.chosen if spec.place.traits.runs_in_jobs)
     site = next((spec.site for spec in plan.chosen), None)
     return Need(
         output=Path(plan.output),

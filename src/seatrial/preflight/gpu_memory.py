@@ -13,7 +13,7 @@ from seatrial.machine.gpu_memory import FITS, WILL_NOT, GpuMemory, gib, judge_fi
 from seatrial.machine.gpus import Gpu, GpuState, read_driver, read_gpu_states, visible_gpus
 from seatrial.preflight.definitions import Need, may_use_gpus, refusal
 from seatrial.records.caution import Check
-from seatrial.records.plan import LOCAL, PlaceSpec, RunSpec
+from seatrial.records.plan import PlaceSpec, RunSpec
 
 OVERRIDE = "--ignore-fit"
 MEMORY = refusal(
@@ -62,7 +62,7 @@ def one_of_each_group(runs: Sequence[RunSpec]) -> list[RunSpec]:
 
 def memory_of(spec: RunSpec, variables: Mapping[str, str], gpus: Sequence[Gpu], states: Sequence[GpuState]) -> GpuMemory | None:
     """The least that a GPU of the run has; None where they are on other hosts or the driver does not report it."""
-    if spec.place.kind != LOCAL:
+    if not spec.place.traits.is_this_machine:
         return None
     visible = {gpu.index for gpu in visible_gpus(gpus, spec.place.devices, variables)}
     sizes = [(state.mem_total_mib, state.name) for state in states if state.index in visible and state.mem_total_mib]

@@ -29,7 +29,7 @@ from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.outcome import RunOutcome
-from seatrial.records.plan import HOSTFILE, PERNODE, SLURM, NeededCampaign, RunSpec
+from seatrial.records.plan import NeededCampaign, RunSpec
 from seatrial.records.verdict import CampaignVerdict, Verdict
 
 OVERRIDE = "--ignore-needs"
@@ -114,10 +114,10 @@ def _is_newer(attempt: AttemptPaths, judged_t: float) -> bool:
 
 def _why_not_compared(need: Need) -> str:
     """Why machine and software of the plan's runs are not known here and now; empty where they are."""
-    kinds = {spec.place.kind for spec in need.whole_runs or need.runs}
-    if SLURM in kinds:
+    kinds = {spec.place.traits for spec in need.whole_runs or need.runs}
+    if any(traits.runs_in_jobs for traits in kinds):
         return "on which nodes the jobs will run is not known yet, so machine and software were not compared"
-    if kinds & {HOSTFILE, PERNODE} and not need.host_facts:
+    if any(not traits.is_this_machine for traits in kinds) and not need.host_facts:
         return "the hosts are compared when the campaign starts"
     return ""
 
@@ -191,5 +191,5 @@ def _here(spec: RunSpec, need: Need) -> Provenance:
         tuning=tuning_of(need.caller, spec.env),
     )
     # On this machine alone, no name is among those that were asked.
-    names = [host.name for host in hosts] or ([*need.host_facts] if spec.place.kind == PERNODE else [])
+    names = [host.name for host in hosts] or ([*need.host_facts] if spec.place.traits.typed_on_each_node else [])
     return with_host_facts(gathered, names, need.host_facts)

@@ -53,7 +53,7 @@ from seatrial.preflight.definitions import (
     warning,
 )
 from seatrial.records.caution import Check
-from seatrial.records.plan import SLURM, PlaceSpec, RunSpec
+from seatrial.records.plan import PlaceSpec, RunSpec
 
 PROGRAM = refusal(
     name="program {program}",
@@ -184,7 +184,7 @@ def _install_fix(name: str, cwd: str) -> str:
 
 def _check_scripts(need: Need) -> Iterator[Check]:
     # Ranks of a job run elsewhere, in the plan's folder: what is named from there is here too.
-    jobs = (spec for spec in need.whole_runs if spec.place.kind == SLURM and not Path(script_of(spec)).is_absolute())
+    jobs = (spec for spec in need.whole_runs if spec.place.traits.runs_in_jobs and not Path(script_of(spec)).is_absolute())
     files = {(script_of(spec), spec.cwd) for spec in (*need.runs, *jobs) if script_of(spec)}
     for script, cwd in sorted(files):
         there = (Path(cwd) / script).is_file()
@@ -494,7 +494,7 @@ def check_workload_settings(need: Need) -> Iterator[Check]:
             problems |= {(spec.workload.name, *found): certain for found in host_problems(spec, num_gpus)}
             problems |= {(spec.workload.name, *found): True for found in source_problems(spec, env)}
     for spec in need.whole_runs:
-        if spec.place.kind == SLURM and not _is_contained(spec.place):
+        if spec.place.traits.runs_in_jobs and not _is_contained(spec.place):
             found_there = source_problems(spec, need.environment(spec), lambda path: is_on_all_nodes(path, need.shared))
             problems |= {(spec.workload.name, *found): True for found in found_there}
     for (workload, key, sentence), refuses in problems.items():

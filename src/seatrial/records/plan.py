@@ -58,6 +58,38 @@ class LauncherSpec:
 
 LOCAL, HOSTFILE, PERNODE, SLURM = "local", "hostfile", "pernode", "slurm"
 """Kinds of places: this machine; agents started by pdsh or ssh; one command on each node, without ssh; a job for each run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceTraits:
+    """What a kind of place is like: all that code outside of `launch/places/` asks about it. False for a kind that is not known."""
+
+    is_this_machine: bool = False
+    """Every rank is here: it has this host's clock, GPUs and environment, and its agent is a child of the harness."""
+    lists_hosts: bool = False
+    """The plan names the hosts, in a file that may not be readable where the plan is resolved."""
+    starts_agents_over_ssh: bool = False
+    """The harness reaches every host, before the start too."""
+    typed_on_each_node: bool = False
+    """Somebody types the command on each node: nodes are known by rank only until they have connected to node 0."""
+    runs_in_jobs: bool = False
+    """A scheduler runs it, on nodes that are not known before; jobs outlive the harness."""
+    counts_nodes: bool = False
+    """`nodes` says how many there are."""
+
+
+PLACE_KINDS = {
+    LOCAL: PlaceTraits(is_this_machine=True),
+    HOSTFILE: PlaceTraits(lists_hosts=True, starts_agents_over_ssh=True),
+    PERNODE: PlaceTraits(typed_on_each_node=True, counts_nodes=True),
+    SLURM: PlaceTraits(runs_in_jobs=True, counts_nodes=True),
+}
+
+
+def traits_of(kind: str) -> PlaceTraits:
+    return PLACE_KINDS.get(kind, PlaceTraits())
+
+
 PER_RUN, PER_CAMPAIGN, CURRENT = "run", "campaign", "current"
 """Whose nodes a run of place SLURM gets: `place.allocation`."""
 NODE_AXIS = "place.node"
@@ -144,6 +176,10 @@ class PlaceSpec:
     """First of the ports that are tried; None for Seatrial's own."""
     slurm: SlurmSpec | None = None
     """Of kind `slurm`: what its jobs ask for. No part of the hash: the ranks and what they run on are the same."""
+
+    @property
+    def traits(self) -> PlaceTraits:
+        return traits_of(self.kind)
 
 
 def _bounded(default: Any, **bounds: Any) -> Any:

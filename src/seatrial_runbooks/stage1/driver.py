@@ -23,7 +23,7 @@ from seatrial.core.fallback import FALLBACK_DIR
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.command_line import echo, run_reporting_errors
-from seatrial_runbooks.stage1.driver_output import InVariables, logged_to, notes, plan_terms_as_variables
+from seatrial_runbooks.stage1.driver_output import InVariables, logged_to, notes, plan_error_in_variables, plan_terms_as_variables
 from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, alike_notes, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, setting_names, shortened_names
 
@@ -102,7 +102,7 @@ def prepare_plans(all_variables: Sequence[Variables], options: Options, **more: 
         try:
             resolved = [with_declared(resolve_plan(plan_from_mapping(mapping, NAME), source=NAME, cwd=cwd)) for mapping in mappings]
         except PlanError as error:
-            raise UsageError(plan_terms_as_variables(str(error).removeprefix(f"{NAME}: "))) from error
+            raise UsageError(plan_error_in_variables(error, NAME)) from error
         check_baseline(resolved, variables)
         missing = tuple(check_runnable(resolved, variables, cwd, dry_run=dry_run))
         if not dry_run:

@@ -11,6 +11,7 @@ every field of the original driver is kept, by tables from names to variables, s
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from seatrial.cli.program import describe_system_error
 from seatrial.collect.manifest import manifest_row
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS, AppendFile
+from seatrial.core.errors import PlanError
 from seatrial.core.fallback import fallback_folders
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.log_lines import shorten_line
@@ -34,35 +36,23 @@ from seatrial.machine.gpus import read_driver, select_gpus
 from seatrial.machine.software import read_git_state
 from seatrial.records.caution import Check, Scalar
 from seatrial.records.outcome import Outcome, RunOutcome
-from seatrial.records.plan import HOSTFILE, CampaignPlan, RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import MeasuredRun
 from seatrial.report.text import strip_ansi
 from seatrial_runbooks.command_line import warn
 from seatrial_runbooks.stage1.to_plan import eta_min_samples, included_hosts, log_every, num_steps
 from seatrial_runbooks.stage1.variables import AB, BOTH, SWEEP, Variables
 
-PLAN_TERMS = {
+# Plan key → the variable that sets it.
+PLAN_KEYS = {
     "place.ranks": "WORLD_SIZE",
     "place.include": "INCLUDE",
     "place.hostfile": "HOSTFILE",
-    "place.port_base": "MASTER_PORT_BASE",
     "place.port": "MASTER_PORT",
-    "output: ": "OUTPUT_ROOT: ",
-    "choose another with --out": "choose another OUTPUT_ROOT",
-    "the same plan without --again resumes": "RESUME_RUNS=true resumes",
-    "run it first, or start all the same with --ignore-needs": "run phase B into it first (OUTPUT_ROOT=… "
-    "./scripts/run_phaseb_4090_stability.sh), or start all the same with IGNORE_NEEDS=1",
-    "needed campaign ": "NEEDS=",
-    "place: {kind: local, ranks: N} for CPU ranks (deepspeed: --num_gpus N)": "INCLUDE=localhost WORLD_SIZE=N for CPU ranks",
-    "`plan show` works": "DRY_RUN=1 works",
-    "`--only GROUP` on one group gives a measure": "a command for one group gives a measure",
+    "place.port_base": "MASTER_PORT_BASE",
     "settings.dataset_root": "DATASET_ROOT",
-    "data dataset_root": "DATASET_ROOT",
     "settings.dataset_manifest_path": "DATASET_MANIFEST_PATH",
-    "data dataset_manifest_path": "DATASET_MANIFEST_PATH",
     "settings.pretrained_checkpoint": "PRETRAINED_CKPT",
-    "choose another disk with --out": "choose another disk with OUTPUT_ROOT",
-    "with --out": "with OUTPUT_ROOT",
     "limits.start_s": "MAX_WAIT_TRAIN_LOG_SEC",
     "limits.run_s": "RUN_TIMEOUT_SEC",
     "telemetry.gpu_s": "GPU_TELEMETRY_INTERVAL_SEC",
@@ -70,17 +60,45 @@ PLAN_TERMS = {
     "timing.sync": "ENABLE_CUDA_SYNC_TIMING",
     "timing.log_every": "SWEEP_LOG_EVERY",
     "timing.tail_points": "TAIL_TIMING_POINTS",
+}
+# What the harness writes of its own options and keys → what the driver's user types instead.
+REMEDIES = {
+    "choose another with --out": "choose another OUTPUT_ROOT",
+    "run it first, or start all the same with --ignore-needs": "run phase B into it first (OUTPUT_ROOT=… "
+    "./scripts/run_phaseb_4090_stability.sh), or start all the same with IGNORE_NEEDS=1",
+    "needed campaign ": "NEEDS=",
+    "place: {kind: local, ranks: N} for CPU ranks (deepspeed: --num_gpus N)": "INCLUDE=localhost WORLD_SIZE=N for CPU ranks",
+    "`plan show` works": "DRY_RUN=1 works",
+    "`--only GROUP` on one group gives a measure": "a command for one group gives a measure",
+    "data dataset_root": "DATASET_ROOT",
+    "data dataset_manifest_path": "DATASET_MANIFEST_PATH",
+    "choose another disk with --out": "choose another disk with OUTPUT_ROOT",
+    "with --out": "with OUTPUT_ROOT",
     "Go on from it all the same with --resume-changed": "Go on from it all the same with TRAIN_RESUME_FROM and its folder",
     "--from-start": "RESUME_RUNS=false",
     "rank_scope: all": "TIMING_RANK_SCOPE=all",
 }
+# Too common a word to look for in a sentence: known by the key of a PlanError.
+OUTPUT = "output"
+PLAN_TERMS = {**REMEDIES, **PLAN_KEYS}
+# Whole terms only, the longest first: a path or a line of the user's may contain one.
+_TERM = re.compile("|".join(rf"(?<![\w./-]){re.escape(term)}(?![\w/-]|\.\w)" for term in sorted(PLAN_TERMS, key=len, reverse=True)))
+# A term that ends with a space has what it names behind it.
+_NAMED = tuple(term for term in PLAN_TERMS if term.endswith(" "))
 
 
 def plan_terms_as_variables(text: str) -> str:
-    """Replace plan keys and options, which the user did not type, by the driver's variables."""
-    for term, variable in PLAN_TERMS.items():
-        text = text.replace(term, variable)
-    return text
+    """Replace plan keys and options, which the user did not type, by the driver's variables. Only for sentences of the harness, never for
+    what a log of the user's holds."""
+    for term in _NAMED:
+        text = text.replace(term, PLAN_TERMS[term])
+    return _TERM.sub(lambda found: PLAN_TERMS[found[0]], text)
+
+
+def plan_error_in_variables(error: PlanError, source: str) -> str:
+    """What is wrong with a plan that the driver generated: without its `source`, which is no file."""
+    text = str(error).removeprefix(f"{source}: ")
+    return plan_terms_as_variables(f"OUTPUT_ROOT{text.removeprefix(OUTPUT)}" if error.key == OUTPUT else text)
 
 
 class InVariables:
@@ -214,7 +232,7 @@ def _pairs(pairs: Mapping[str, object]) -> str:
 
 
 def _machine(plan: CampaignPlan) -> str:
-    if plan.runs[0].place.kind == HOSTFILE:
+    if plan.runs[0].place.traits.lists_hosts:
         return f"hosts {', '.join(_host(host) for host in plan.runs[0].place.hosts) or 'unknown'}"
     devices = plan.runs[0].place.devices
     if not devices:

@@ -17,7 +17,7 @@ from seatrial.core.errors import RefusedError, UsageError, did_you_mean, nearest
 from seatrial.core.paths import CampaignPaths
 from seatrial.machine.gpus import read_driver
 from seatrial.records.columns import TRAINER_KEYS
-from seatrial.records.plan import HOSTFILE, CampaignPlan, RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial_runbooks.stage1.to_plan import AB_GROUPS, is_on_cpu, variable_names
 from seatrial_runbooks.stage1.variables import MANIFEST_VARIABLE, NO_CHECKPOINT, Variables
 
@@ -42,7 +42,7 @@ def check_runnable(plans: Sequence[CampaignPlan], variables: Variables, cwd: Pat
 
 def check_gpus(plans: Sequence[CampaignPlan], variables: Variables) -> None:
     """Raise where INCLUDE names GPUs of this machine and it has none."""
-    places = [run.place for plan in plans for run in plan.runs if run.place.kind != HOSTFILE and run.place.devices]
+    places = [run.place for plan in plans for run in plan.runs if not run.place.traits.lists_hosts and run.place.devices]
     driver = read_driver() if places else None
     if driver is not None and not driver.gpus:
         why = f" ({driver.problem})" if driver.problem else ""
@@ -119,7 +119,7 @@ def _plan_problems(plan: CampaignPlan, variables: Variables, cwd: Path) -> Itera
             yield RunProblem(text=settings_as_variables(f"{source}{problem}", names))
             continue
         # GPUs of other hosts are checked there.
-        gpus = spec.place.ranks if spec.place.kind == HOSTFILE else len(spec.place.devices)
+        gpus = spec.place.ranks if spec.place.traits.lists_hosts else len(spec.place.devices)
         found = base.host_problems(num_gpus=gpus, cwd=cwd)
         yield from (
             RunProblem(text=f"{names[setting]}: {settings_as_variables(problem, names)}", of_host=True)

@@ -11,9 +11,10 @@ import pytest
 from seatrial.campaign.allocation_job import run_allocation
 from seatrial.campaign.allocations import AllocationLoop, settle_other_job
 from seatrial.campaign.interrupts import Urgency
+from seatrial.campaign.invocation import EarlyEnd
 from seatrial.campaign.job import OwnJob
 from seatrial.campaign.job_endings import stop_jobs
-from seatrial.campaign.jobs import MAX_AGAIN
+from seatrial.campaign.job_queue import MAX_AGAIN
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import close_abandoned_attempts
 from seatrial.campaign.schedule import Schedule
@@ -27,7 +28,7 @@ from seatrial.records.job import AllocationEnd, AllocationEnding, StartedJob
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, PlaceSpec, SlurmSpec
 from tests.unit.analyse import factory
-from tests.unit.campaign.test_jobs import FakeSlurm, Listening, NoInterrupts, set_states
+from tests.unit.campaign.test_jobs import FakeSlurm, Listening, NoInterrupts, given, set_states
 
 HELD = PlaceSpec(kind="slurm", slurm=SlurmSpec(allocation="campaign"))
 FIRST, SECOND = (factory.spec("mb8", repeat, place=HELD) for repeat in (1, 2))
@@ -41,9 +42,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
 def run(out: Path, fake: FakeSlurm, interrupts: Any = None) -> tuple[AllocationLoop, list[RunOutcome]]:
     plan = CampaignPlan(name="p", output=str(out), runs=(FIRST, SECOND))
     listening = Listening()
-    how: Any = {"monotonic": lambda: fake.now_m, "sleep": fake.sleep}
-    loop = AllocationLoop(plan, "", CampaignPaths(out), interrupts or NoInterrupts(), listening, **how)  # type: ignore[arg-type]
-    loop.run(Schedule((FIRST, SECOND), {}, monotonic=how["monotonic"]), lambda *_: False)
+    loop = AllocationLoop(given(plan, fake, interrupts), listening, fake.sleep)
+    schedule = Schedule((FIRST, SECOND), {}, monotonic=lambda: fake.now_m)
+    loop.run(schedule, EarlyEnd(loop.invocation, schedule))
     return loop, listening.outcomes
 
 

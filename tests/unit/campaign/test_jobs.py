@@ -16,10 +16,11 @@ import pytest
 from seatrial.campaign import job as job_program
 from seatrial.campaign import job_queue
 from seatrial.campaign.interrupts import Urgency
+from seatrial.campaign.invocation import EarlyEnd, Invocation
 from seatrial.campaign.job import JobSignals, run_attempt
 from seatrial.campaign.job_endings import ended_by_slurm, judge_job, settle_other_jobs, stop_jobs
-from seatrial.campaign.job_queue import HOPELESS_S, FollowedJob
-from seatrial.campaign.jobs import MAX_AGAIN, Flight, JobLoop
+from seatrial.campaign.job_queue import HOPELESS_S, MAX_AGAIN, FollowedJob
+from seatrial.campaign.jobs import InFlightJob, JobLoop
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
@@ -108,11 +109,11 @@ class Listening:
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None:
         self._show("started")
 
-    def progress(self, flight: Flight, *_: object) -> None:
+    def progress(self, one: InFlightJob, *_: object) -> None:
         self._show("steps")
 
-    def waits(self, flight: Flight, others: Sequence[Flight]) -> None:
-        self._show(flight.text)
+    def waits(self, one: InFlightJob, others: Sequence[InFlightJob]) -> None:
+        self._show(one.text)
 
     def _show(self, text: str) -> None:
         if self.shown[-1:] != [text]:
@@ -138,17 +139,25 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     return FakeSlurm(monkeypatch)
 
 
+def given(plan: CampaignPlan, fake: FakeSlurm, interrupts: Any = None) -> Invocation:
+    return Invocation(
+        plan=plan,
+        plan_hash="",
+        paths=CampaignPaths(Path(plan.output)),
+        interrupts=interrupts or NoInterrupts(),
+        monotonic=lambda: fake.now_m,
+    )
+
+
 def loop_of(out: Path, fake: FakeSlurm, interrupts: Any = None, specs: Sequence[RunSpec] = (SPEC,)) -> tuple[JobLoop, Schedule]:
     # Two of them: no training, which would look for checkpoints.
     plan = CampaignPlan(name="p", output=str(out), runs=(*specs, replace(SPEC, run="other")))
-    paths = CampaignPaths(out)
-    loop = JobLoop(plan, "", paths, interrupts or NoInterrupts(), Listening(), monotonic=lambda: fake.now_m, sleep=fake.sleep)
-    return loop, Schedule(specs, {}, monotonic=lambda: fake.now_m)
+    return JobLoop(given(plan, fake, interrupts), Listening(), fake.sleep), Schedule(specs, {}, monotonic=lambda: fake.now_m)
 
 
 def run(out: Path, fake: FakeSlurm, interrupts: Any = None) -> tuple[JobLoop, list[RunOutcome]]:
     loop, schedule = loop_of(out, fake, interrupts)
-    loop.run(schedule, lambda *_: False)
+    loop.run(schedule, EarlyEnd(loop.invocation, schedule))
     assert isinstance(loop.listener, Listening)
     return loop, loop.listener.outcomes
 
@@ -255,6 +264,22 @@ def test_a_job_of_an_earlier_harness_is_picked_up_and_not_submitted_again(tmp_pa
     assert [one.outcome for one in run(tmp_path, fake)[1]] == [Outcome.OK] and len(fake.states) == 1
 
 
+def test_a_terminal_that_is_closed_while_slurm_is_asked_stops_nothing(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts = NoInterrupts()
+
+    def call(argv: Sequence[str], *how: Any, **more: Any) -> Answer:
+        if argv[0] == "squeue" and fake.now_m > 5:
+            interrupts.hung_up, interrupts.urgency = True, Urgency.STOP
+            return AWAY
+        return fake.call(argv, *how, **more)
+
+    monkeypatch.setattr(slurm, "call", call)
+    assert run(tmp_path, fake, interrupts)[1] == [] and fake.cancelled == []
+    assert interrupts.hung_up and not attempt_1(tmp_path).job_stop.exists()
+
+
 @pytest.mark.parametrize("now", [(replace(SPEC, hash="changed"),), ()], ids=["a changed run", "a run that left the plan"])
 def test_a_job_of_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_path: Path, fake: FakeSlurm, now: tuple[RunSpec, ...]) -> None:
     interrupts = NoInterrupts()
@@ -300,7 +325,7 @@ def test_each_wait_in_the_queue_has_its_deadline_and_is_shown_as_a_wait(
 
     fake.at(4.0, lambda: place.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=time.time())))
     fake.at(100.0, requeue)
-    loop.run(schedule, lambda *_: False)
+    loop.run(schedule, EarlyEnd(loop.invocation, schedule))
     assert isinstance(loop.listener, Listening) and fake.cancelled == ["1"] and fake.now_m > 160
     assert [one.cause for one in loop.listener.outcomes] == [Cause.JOB_QUEUE_DEADLINE] and SPEC.run in loop.set_aside
     shown = loop.listener.shown

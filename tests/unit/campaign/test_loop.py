@@ -12,7 +12,8 @@ import pytest
 
 from seatrial.campaign import loop
 from seatrial.campaign.interrupts import Interrupts
-from seatrial.campaign.loop import CampaignEnd, run_campaign, save_plan
+from seatrial.campaign.invocation import CampaignEnd, failed_alike
+from seatrial.campaign.loop import run_campaign, save_plan
 from seatrial.campaign.preflight import PreflightResult
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
@@ -221,7 +222,7 @@ def test_a_success_before_or_other_failures_do_not_end_it(tmp_path: Path, runs: 
 )
 def test_alike_failures(last: list[RunOutcome], alike: bool) -> None:
     runs = [(factory.spec("mb8", repeat), outcome) for repeat, outcome in enumerate(last, 1)]
-    assert bool(loop.failed_alike(runs, [factory.spec("mb8", 9)])) is alike
+    assert bool(failed_alike(runs, [factory.spec("mb8", 9)])) is alike
 
 
 @pytest.mark.parametrize(
@@ -235,4 +236,4 @@ def test_alike_failures(last: list[RunOutcome], alike: bool) -> None:
 )
 def test_alike_failures_that_a_setting_explains(failed: list[dict[str, Any]], left: list[dict[str, Any]], alike: bool) -> None:
     runs = [(replace(factory.spec(), axes=axes), NO_TORCH) for axes in failed]
-    assert bool(loop.failed_alike(runs, [replace(factory.spec(), axes=axes) for axes in left])) is alike
+    assert bool(failed_alike(runs, [replace(factory.spec(), axes=axes) for axes in left])) is alike

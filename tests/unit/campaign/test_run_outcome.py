@@ -11,12 +11,12 @@ import pytest
 from seatrial.campaign.ending import Ending, EndingCause, LostHost, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.run_outcome import (
     FAILURE_TAIL_LINES,
+    line_before,
     locate_stall,
     mask_outcome,
     outcome_of,
     outcome_of_unstarted,
     read_rank_endings,
-    said_before,
     with_host,
     with_host_log,
 )
@@ -407,7 +407,7 @@ def test_what_a_failed_line_of_the_site_printed_is_in_the_cause(tmp_path: Path) 
     on_disk.write_log(attempt, f"loading\nno module cuda\n{line}\n")
     found = outcome(attempt, Ending(returncode=1))
     assert (found.signature, found.detail) == ("activate_failed", f"{line}, after: no module cuda")
-    assert said_before([f"[host node2]: {line}"]) == "" and said_before(["[host node2]: a", f"[host node2]: {line}"]) == ", after: a"
+    assert line_before([f"[host node2]: {line}"]) == "" and line_before(["[host node2]: a", f"[host node2]: {line}"]) == ", after: a"
 
 
 def test_a_run_that_left_no_log_at_all_has_an_outcome_too(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.launch.launchers.commands import environment, tuning_variables
+from seatrial.launch.launchers.environment import environment, tuning_variables
 from seatrial.records.launch import EnvironmentVariable
 from seatrial.records.plan import LimitsSpec
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec

@@ -16,7 +16,8 @@ from seatrial.core.files import read_json
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.launcher_options import PDSH_APPEND, ssh_command
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.launchers.commands import command_for, environment, portable_environment, variables_set_by_launcher
+from seatrial.launch.launchers.commands import command_for, variables_set_by_launcher
+from seatrial.launch.launchers.environment import environment, portable_environment
 from seatrial.launch.places.allocation import is_cpu_only, nodes_of
 from seatrial.launch.prepare import prepare_attempt
 from seatrial.records.codec import from_json

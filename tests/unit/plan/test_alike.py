@@ -179,7 +179,7 @@ def test_a_new_group_that_narrows_the_parts_says_which_runs_no_longer_count(reso
 def test_runs_of_earlier_versions_still_count_where_they_computed_the_same(resolved: Resolved) -> None:
     """A final training recorded `fast_paths: true` and no mixed precision."""
     (run,) = resolved(plan_of({"zero_stage": 1})).runs
-    from seatrial.plan.resolve import run_hash
+    from seatrial.plan.run_hash import run_hash
 
     earlier = {name: value for name, value in run.settings.items() if name != "mixed_precision"} | {"fast_paths": True}
     assert run_hash(replace(run, settings=earlier)) == run.hash

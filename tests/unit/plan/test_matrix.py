@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from seatrial.plan.load import plan_from_mapping
 from seatrial.plan.matrix import LONGEST_GROUP, group_name, insert_sentinel_runs, labels_of, run_name, run_order, value_names, varied_names
 from seatrial.plan.placeholders import PlaceholderProblem, escape, fill, names_in, rename, value_text
-from seatrial.plan.resolve import estimate_time, group_key, resolve_plan, run_hash
+from seatrial.plan.resolve import estimate_time, resolve_plan
+from seatrial.plan.run_hash import group_key, run_hash
 from seatrial.records.plan import CampaignPlan
 from tests.facts import states
 from tests.unit.plan.conftest import ANY_SPEED

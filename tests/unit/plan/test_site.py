@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.core.errors import PlanError, UsageError
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.launchers.commands import environment
+from seatrial.launch.launchers.environment import environment
 from seatrial.launch.places.allocation import local_allocation
 from seatrial.plan.load import load_plan
 from seatrial.plan.resolve import resolve_plan

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import yaml
@@ -20,16 +21,24 @@ from seatrial.campaign import preflight as campaign_preflight
 from seatrial.campaign.preflight import run_preflight
 from seatrial.cli import run as harness
 from seatrial.cli.run import RunOptions, execute
-from seatrial.core.errors import RefusedError, UsageError
+from seatrial.core.errors import PlanError, RefusedError, UsageError
 from seatrial.core.fallback import FALLBACK_DIR
 from seatrial.core.paths import CampaignPaths
 from seatrial.machine.gpus import Driver
 from seatrial.plan.load import plan_from_mapping
 from seatrial.plan.resolve import resolve_plan
+from seatrial.plan.schema import Place
 from seatrial.preflight.needed_campaign import check_needed
-from seatrial.records.plan import CampaignPlan
+from seatrial.records.plan import CampaignPlan, LimitsSpec, TelemetrySpec, TimingSpec
 from seatrial_runbooks.stage1 import driver, preflight
-from seatrial_runbooks.stage1.driver_output import DriverView, driver_view, plan_terms_as_variables
+from seatrial_runbooks.stage1.driver_output import (
+    PLAN_KEYS,
+    REMEDIES,
+    DriverView,
+    driver_view,
+    plan_error_in_variables,
+    plan_terms_as_variables,
+)
 from seatrial_runbooks.stage1.preflight import check_baseline, check_runnable
 from seatrial_runbooks.stage1.to_plan import plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, read
@@ -327,13 +336,47 @@ def test_a_refusal_is_reported_in_variables_too(
     ("text", "meant"),
     [
         ("place.ranks: must be at most 4096", "WORLD_SIZE: must be at most 4096"),
-        ("output: one of its names has 300 bytes", "OUTPUT_ROOT: one of its names has 300 bytes"),
         ("Run it with 2, or start over with --from-start", "Run it with 2, or start over with RESUME_RUNS=false"),
         ("the output folder x is a file; choose another with --out", "the output folder x is a file; choose another OUTPUT_ROOT"),
     ],
 )
 def test_what_the_harness_says_of_a_plan_is_reported_of_variables(text: str, meant: str) -> None:
     assert plan_terms_as_variables(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("key", "variable"), [("output", "OUTPUT_ROOT"), ("place.ranks", "WORLD_SIZE"), ("place.port_base", "MASTER_PORT_BASE")]
+)
+def test_an_error_of_the_plan_names_the_variable(key: str, variable: str) -> None:
+    error = PlanError("the output: is wrong", file="driver", key=key)
+    assert plan_error_in_variables(error, "driver") == f"{variable}: the output: is wrong"
+
+
+@pytest.mark.parametrize("text", ["output: 3.2", "/data/place.ranks.csv is gone", "my.place.ranks", "x/place.port/y", "--from-start-here"])
+def test_paths_and_output_of_the_user_stay_as_they_are(text: str) -> None:
+    assert plan_terms_as_variables(text) == text
+
+
+PLAN_PARTS = {"place": Place, "limits": LimitsSpec, "telemetry": TelemetrySpec, "timing": TimingSpec}
+
+
+def test_every_key_that_is_reported_as_a_variable_is_one() -> None:
+    known = {f"{part}.{name}" for part, model in PLAN_PARTS.items() for name in get_type_hints(model)}
+    own = {key for key in PLAN_KEYS if not key.startswith("settings.")}
+    assert own <= known
+
+
+def test_every_remedy_that_is_reported_in_variables_is_one_of_the_harness() -> None:
+    source = "".join(text.replace("{{", "{").replace("}}", "}") for text in texts_of_the_harness())
+    composed = {"run it first, or start all the same with --ignore-needs", "data dataset_root", "data dataset_manifest_path"}
+    assert {term for term in REMEDIES if term not in source} == composed
+
+
+def texts_of_the_harness() -> Iterator[str]:
+    for path in (Path(harness.__file__).parents[1]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{node.value}\n"
 
 
 SCRIPTS = Path(__file__).parents[3] / "runbooks" / "stage1" / "scripts"

@@ -1,7 +1,5 @@
-"""The command of a run: argv by its launcher, and which variables reach the ranks and who set each. Pure.
-
-Variables come in layers, later ones win: the caller's own environment (recorded where it can change a run), Seatrial's variables, the
-place's, the plan's. A value that replaces a different one of the caller's keeps that one in `replaced`.
+"""The command of a run: argv by its launcher, and the script that starts it after a site's own lines. Pure; the variables of the ranks
+come from `launch.launchers.environment`.
 """
 
 from __future__ import annotations
@@ -15,12 +13,9 @@ from seatrial.core.errors import LaunchError, did_you_mean
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.shell import ACTIVATED_LINE
 from seatrial.launch.launchers import Launcher, node_paths
+from seatrial.launch.launchers.environment import environment
 from seatrial.launch.launchers.kinds import CommandLauncher, DeepspeedLauncher, PythonLauncher, TorchrunLauncher
-from seatrial.machine.gpus import ACCELERATOR, CPU, CUDA_VISIBLE_DEVICES
-from seatrial.machine.network import interface_variables
-from seatrial.machine.provenance import is_recorded_variable, tuning_of
-from seatrial.records import events
-from seatrial.records.launch import Allocation, Command, EnvironmentVariable, Node
+from seatrial.records.launch import Allocation, Command, Node
 from seatrial.records.plan import RunSpec, SiteSpec
 
 LAUNCHERS: Mapping[str, Launcher] = MappingProxyType(
@@ -36,17 +31,6 @@ SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SOURCES_UNKNOWN = "# shellcheck disable=SC1090,SC1091"
 """Before the first command of a script that a site's lines are in: what they read is not here."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-# Variables of one host, terminal or process alone; and our own, which every agent sets anew. Hidden GPUs too: those of another host are
-# named by `include`, as with DeepSpeed's own launcher.
-HOST_BOUND_PREFIXES = ("SEATRIAL_", "SSH_", "XDG_", "DBUS_", "TMUX", "WAYLAND_", "VSCODE_", "PMI_", "PMIX_", "OMPI_COMM_")
-HOST_BOUND_NAMES = frozenset(
-    {
-        *("HOSTNAME", "HOST", "PWD", "OLDPWD", "SHLVL", "_", "DISPLAY", "XAUTHORITY", "WINDOWID", "STY", "TTY", "GPG_TTY", "TERM"),
-        *("COLUMNS", "LINES", "LS_COLORS", "MAIL", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
-        *("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_TOPOLOGY_ADDR"),
-    }
-)
 
 
 def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str] = _NOTHING) -> Command:
@@ -110,77 +94,3 @@ def launcher_of(spec: RunSpec) -> Launcher:
     if kind not in LAUNCHERS:
         raise LaunchError(f"unknown launcher '{kind}'; {did_you_mean(kind, LAUNCHERS)}")
     return LAUNCHERS[kind]
-
-
-def environment(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str]) -> tuple[EnvironmentVariable, ...]:
-    """Every recorded variable as the ranks get it, in name order."""
-    final = {
-        name: EnvironmentVariable(name=name, value=caller[name], set_by="caller") for name in sorted(caller) if is_recorded_variable(name)
-    }
-    for set_by, name, value in _layers(spec, allocation, attempt, caller):
-        replaced = caller.get(name)
-        final[name] = EnvironmentVariable(name=name, value=value, set_by=set_by, replaced=None if replaced == value else replaced)
-    return tuple(final[name] for name in sorted(final))
-
-
-def tuning_variables(spec: RunSpec, caller: Mapping[str, str]) -> dict[str, str]:
-    """The caller's variables that tune this run, secrets masked; those the plan sets are part of the run's own identity."""
-    return tuning_of(caller, spec.env)
-
-
-def _layers(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(set by, name, value), later ones win."""
-    for name, value in probe_variables(spec, attempt).items():
-        yield "seatrial", name, value
-    if allocation.resume_from:
-        yield "seatrial", events.ENV_RESUME_FROM, allocation.resume_from
-    for name, value in _defaults(spec, allocation).items():
-        if name not in caller:
-            yield "seatrial", name, value
-    if spec.site is not None:
-        for name, value in {**interface_variables(spec.site.interface), **spec.site.env}.items():
-            yield "site", name, value
-    # deepspeed sets it for its ranks, from --include. Set for itself too, it may find but one GPU and refuse a second.
-    if allocation.devices and spec.launcher.kind != "deepspeed":
-        yield "place", CUDA_VISIBLE_DEVICES, ",".join(allocation.devices)
-    for name, value in interface_variables(spec.place.interface).items():
-        yield "place", name, value
-    for name, value in spec.env.items():
-        yield "plan", name, value
-
-
-def probe_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
-    return {
-        events.ENV_RUN_DIR: str(attempt.folder),
-        events.ENV_RUN: spec.run,
-        events.ENV_ATTEMPT: str(attempt.number),
-        events.ENV_RANK_SCOPE: spec.rank_scope,
-        events.ENV_SYNC_TIMING: "1" if spec.timing.sync else "0",
-        events.ENV_PHASE_EVERY: str(spec.timing.phase_every),
-        events.ENV_TIMING_WINDOW: str(spec.timing.timing_window),
-        events.ENV_STACK_SIGNAL: spec.limits.stack_signal or "none",
-        events.ENV_ETA_MODE: spec.timing.eta_mode,
-        events.ENV_ETA_MIN_SAMPLES: str(spec.timing.eta_min_samples),
-    }
-
-
-def portable_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The harness's own variables that go along to another host: all that are not bound to this one."""
-    return {name: value for name, value in environ.items() if not name.startswith(HOST_BOUND_PREFIXES) and name not in HOST_BOUND_NAMES}
-
-
-def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
-    """Set where the caller sets nothing."""
-    # A buffered line arrives minutes late, and arrival times are how unmodified scripts are timed.
-    # A process that neither answers the stack signal nor lets py-spy attach dumps its stacks at SIGABRT.
-    defaults = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
-    if spec.workload.module:
-        # A typing.py in the current folder must not shadow the library's.
-        defaults["PYTHONSAFEPATH"] = "1"
-    if allocation.local_ranks > 1:
-        # Every rank would otherwise start a thread per core; torchrun sets the same, with a warning.
-        defaults["OMP_NUM_THREADS"] = "1"
-    if allocation.cpu_only and spec.launcher.kind == "deepspeed":
-        # Otherwise it uses any accelerator it finds, also in a run that must leave the GPUs alone.
-        defaults[ACCELERATOR] = CPU
-    return defaults

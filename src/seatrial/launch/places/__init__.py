@@ -20,9 +20,7 @@ from seatrial.launch.places.allocation import allocate_local
 from seatrial.launch.places.hosts import allocate_hosts
 from seatrial.launch.transports.select import NodeStarter
 from seatrial.records.launch import AgentOrder, Allocation
-from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, RunSpec
-
-KINDS = (LOCAL, HOSTFILE, PERNODE, SLURM)
+from seatrial.records.plan import PLACE_KINDS, RunSpec
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,9 @@ def allocate(
     spec: RunSpec, attempt: AttemptPaths, *, pernode_server: NodeStarter | None = None, should_stop: Callable[[], bool] = lambda: False
 ) -> Iterator[AllocatedRun]:
     """What `spec` gets, until the block ends. HostError for a host that cannot be used, StoppedError when `should_stop` first."""
-    if spec.place.kind not in KINDS:
-        raise LaunchError(f"unknown place '{spec.place.kind}'; {did_you_mean(spec.place.kind, KINDS)}")
-    if spec.place.kind == LOCAL:
+    if spec.place.kind not in PLACE_KINDS:
+        raise LaunchError(f"unknown place '{spec.place.kind}'; {did_you_mean(spec.place.kind, PLACE_KINDS)}")
+    if spec.place.traits.is_this_machine:
         with allocate_local(spec) as allocation:
             yield AllocatedRun(allocation, lambda orders: AgentProcess.start(attempt))
         return

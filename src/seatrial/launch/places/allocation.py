@@ -28,7 +28,7 @@ from seatrial.machine.network import (
     route_to,
 )
 from seatrial.records.launch import Allocation, Node
-from seatrial.records.plan import LOCAL, PERNODE, SLURM, PlaceSpec, RunSpec
+from seatrial.records.plan import PlaceSpec, RunSpec
 
 Resolve = Callable[[str], Sequence[str]]
 Route = Callable[[str], str | None]
@@ -37,10 +37,10 @@ Interfaces = Mapping[str, Sequence[str]]
 
 def nodes_of(place: PlaceSpec) -> tuple[Node, ...]:
     """Every host's share, by node_rank; () for `local`."""
-    if place.kind == LOCAL:
+    if place.traits.is_this_machine:
         return ()
     # Slurm chooses its nodes when the job starts.
-    unnamed = place.kind == PERNODE or (place.kind == SLURM and not place.hosts)
+    unnamed = place.traits.typed_on_each_node or (place.traits.runs_in_jobs and not place.hosts)
     hosts = _equal_shares(place) if unnamed else place.hosts
     if not hosts:
         # Never run on this machine instead: that would measure something else than the plan names.

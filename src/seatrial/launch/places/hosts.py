@@ -29,7 +29,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.core.private_files import is_world_writable, world_writable_text
 from seatrial.launch.agent_group import AgentGroup, RemoteCleanup
 from seatrial.launch.agents import agent_argv
-from seatrial.launch.launchers.commands import portable_environment
+from seatrial.launch.launchers.environment import portable_environment
 from seatrial.launch.pernode_server import own_addresses
 from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, master_address, nodes_of
 from seatrial.launch.places.rendezvous import agree_on_rendezvous
@@ -47,7 +47,7 @@ from seatrial.machine.network import (
 )
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentEndpoint, AgentOrder, Allocation, Node, RendezvousView
-from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, RunSpec
+from seatrial.records.plan import PlaceSpec, RunSpec
 
 # A host under load takes this long to start an interpreter from a shared disk.
 CONNECT_TIMEOUT_S = 60.0
@@ -89,7 +89,7 @@ def allocate_hosts(
     spec: RunSpec, attempt: AttemptPaths, pernode_server: NodeStarter | None, should_stop: Callable[[], bool]
 ) -> Iterator[AllocatedHosts]:
     """Agents on all hosts of the run until the block ends; HostError for a host that cannot be used."""
-    if spec.place.kind == PERNODE and pernode_server is None:
+    if spec.place.traits.typed_on_each_node and pernode_server is None:
         raise LaunchError(
             "place 'pernode' needs the command on every node: seatrial run PLAN --node-rank R --master-addr A --master-port P"
         )
@@ -110,7 +110,7 @@ def allocate_hosts(
         stack.callback(_release, server, choice)
         for transport, names in choice.by:
             transport.start([StartRequest(host=name, argv=start_argv(name), log=logs[name]) for name in names])
-        hellos = wait_for_agents(server, logs, choice.exits, should_stop, by_srun=spec.place.kind == SLURM)
+        hellos = wait_for_agents(server, logs, choice.exits, should_stop, by_srun=spec.place.traits.runs_in_jobs)
         if pernode_server is None:
             # Without ssh no name was looked up, and a user who tries it out may start both commands on one machine.
             check_distinct_hosts(nodes, here, hellos)
@@ -121,7 +121,9 @@ def allocate_hosts(
         allocation = _allocation(spec, nodes, others, pernode_server, hellos[nodes[0].name])
         agree = partial(agree_on_rendezvous, server, allocation, should_stop=should_stop)
         # srun passes this program's own variables on, and adds each node's.
-        yield AllocatedHosts(allocation, choice, group, sends_environment=pernode_server is None and spec.place.kind != SLURM, agree=agree)
+        yield AllocatedHosts(
+            allocation, choice, group, sends_environment=pernode_server is None and not spec.place.traits.runs_in_jobs, agree=agree
+        )
 
 
 def _listen(place: PlaceSpec, pernode_server: NodeStarter | None) -> list[socket.socket]:

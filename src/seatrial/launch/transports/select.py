@@ -30,7 +30,7 @@ from seatrial.launch.transports import (
 from seatrial.launch.transports.srun import SrunTransport, container_options
 from seatrial.launch.transports.ssh import PROGRAM, ArgvFor, PdshTransport, SshTransport, is_plain_for_pdsh
 from seatrial.machine.orphans import kill_orphans
-from seatrial.records.plan import SLURM, PlaceSpec
+from seatrial.records.plan import PlaceSpec
 
 PDSH, SSH, AUTO = "pdsh", "ssh", "auto"
 MIN_HOSTS_FOR_PDSH = 2
@@ -147,7 +147,7 @@ def choose_transports(
         return TransportChoice(tuple(own), "here", "every host of the run is this machine")
     if starter is not None:
         return TransportChoice((*own, (PernodeTransport(starter), tuple(others))), "pernode", "each node's own command starts its agent")
-    if place.kind == SLURM:
+    if place.traits.runs_in_jobs:
         return TransportChoice((*own, (SrunTransport(), tuple(others))), "srun", "the run is a Slurm job")
     via, why = choose_via(place.via, others, find)
     other: Transport = PdshTransport(argv_for, place.ssh_args) if via == PDSH else SshTransport(place.ssh_args)

@@ -24,7 +24,7 @@ from seatrial.preflight.hosts.network import measure_links
 from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import AskHosts, Reply
-from seatrial.records.plan import HOSTFILE, PlaceSpec
+from seatrial.records.plan import PlaceSpec
 
 HOST_CHECKS_CRASHED = warning(
     name="checks of {subject}",
@@ -141,7 +141,7 @@ def _run_checks(subject: Subject, hosts_need: HostsNeed, answers: Answers) -> li
 
 def no_hosts(need: Need, place: PlaceSpec | None, head: str) -> HostsExamined:
     """The result for a hostfile without hosts."""
-    spec = next((spec for spec in need.runs if spec.place.kind == HOSTFILE), None)
+    spec = next((spec for spec in need.runs if spec.place.traits.lists_hosts), None)
     where = place or (spec.place if spec else PlaceSpec(kind="hostfile"))
     rows = rows_of([HostCheck(host=head, check=access.no_hosts_check(where, Path(spec.cwd) if spec else Path()))])
     return HostsExamined(hosts=(head,), sections=(HostSection(subject="hostfile", rows=rows),))

@@ -34,7 +34,7 @@ from seatrial.preflight.definitions import Need, asks_for_gpus, may_use_gpus, ne
 from seatrial.preflight.storage import named_paths, nearest_existing
 from seatrial.records.attempt import HostFacts
 from seatrial.records.launch import Reply
-from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, PlaceSpec, RunSpec
+from seatrial.records.plan import HOSTFILE, LOCAL, PlaceSpec, RunSpec
 
 NCCL, GLOO = "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"
 PLACE = "place.interface"
@@ -105,7 +105,7 @@ class HostsNeed:
     @property
     def by_ssh(self) -> bool:
         """False for pernode, whose nodes are known by rank only: `node1` cannot be looked up."""
-        return self.place.kind != PERNODE
+        return not self.place.traits.typed_on_each_node
 
     @functools.cached_property
     def names_to_resolve(self) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def hosts_of(need: Need) -> tuple[HostSpec, ...]:
 
 def hosts_need_of(need: Need, hosts: Sequence[HostSpec], head: str, place: PlaceSpec | None = None) -> HostsNeed:
     """What the runs on many hosts need; `place` is used where there is no plan."""
-    runs = [spec for spec in need.runs if spec.place.kind != LOCAL]
+    runs = [spec for spec in need.runs if not spec.place.traits.is_this_machine]
     where = place or (runs[0].place if runs else PlaceSpec(kind=HOSTFILE, hosts=tuple(hosts)))
     environments = [need.environment(spec) for spec in runs] or [dict(need.caller)]
     any_run = HostsNeed(
@@ -188,12 +188,12 @@ def need_of_head(need: Need, head: str) -> Need:
 
 def _share(place: PlaceSpec, head: str) -> PlaceSpec | None:
     """The head's own ranks of a run; None where it has none."""
-    if place.kind == PERNODE:
+    if place.traits.typed_on_each_node:
         return PlaceSpec(kind=LOCAL, ranks=max(1, place.ranks // max(1, place.nodes)), devices=place.devices, port=place.port)
-    if place.kind == SLURM:
+    if place.traits.runs_in_jobs:
         # Ranks run on nodes that are not known yet, and never here.
         return None
-    if place.kind != HOSTFILE:
+    if not place.traits.lists_hosts:
         return place
     own = next((host for host in place.hosts if host.name == head), None)
     if own is None:

@@ -1,0 +1,106 @@
+"""One `seatrial run` of a plan: what every loop over its runs is given, when failures end it early, and how it ended.
+
+In: a run that is over. Out: a CampaignEnd where no further run is to start. The one place that decides it, for runs that are processes here
+(`campaign.loop`) and for runs that are jobs (`campaign.jobs`, `campaign.allocations`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from seatrial.campaign.interrupts import StopRequests
+from seatrial.campaign.schedule import Schedule
+from seatrial.core.paths import CampaignPaths
+from seatrial.records.caution import Scalar
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec
+
+ALIKE_RUNS = 3
+# Causes outside of the settings: the same line again means that the next run fails too.
+WHATEVER_THE_SETTINGS = frozenset(
+    {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
+)
+# Which rank and host reports it may change from run to run.
+WHERE = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """What is to be done, where, and until when."""
+
+    plan: CampaignPlan
+    plan_hash: str
+    paths: CampaignPaths
+    interrupts: StopRequests
+    from_start: bool = False
+    """Trainings start over, instead of going on from a checkpoint."""
+    keep_going: bool = False
+    """Also after ALIKE_RUNS in a row failed for one cause that no setting explains."""
+    monotonic: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignEnd:
+    """How one invocation ended."""
+
+    interrupted: bool = False
+    stopped_on_error: bool = False
+    out_of_budget: bool = False
+    failed_alike: str = ""
+    """The cause for which run after run failed, none having succeeded, and which no setting explains."""
+    disk_trouble: str = ""
+    """Why no further run could be prepared: the disk's error."""
+    jobs_ended: str = ""
+    """How jobs ended whose runs are still to be run: cancelled from outside, a time limit, a lost node."""
+    jobs_left: str = ""
+    """Which jobs may go on, since Slurm did not answer when they were to be cancelled, and how to end them."""
+    job_too_short: str = ""
+    """Why the job that this program runs in has not enough time left for the next run."""
+    left: int = 0
+    """Runs still to be run, an interrupted one included."""
+
+
+@dataclass
+class EarlyEnd:
+    """Whether failures end the campaign before all its runs are over."""
+
+    invocation: Invocation
+    schedule: Schedule
+    end: CampaignEnd | None = None
+    _ended: list[tuple[RunSpec, RunOutcome]] = field(default_factory=list)
+
+    def after(self, spec: RunSpec, outcome: RunOutcome) -> CampaignEnd | None:
+        """Once `schedule` knows that `spec` is over; of several in flight the others may still end."""
+        if outcome.outcome is Outcome.INTERRUPTED:
+            return self.end
+        self._ended.append((spec, outcome))
+        if outcome.outcome is not Outcome.OK and self.invocation.plan.stop_on_error:
+            self.end = CampaignEnd(stopped_on_error=True)
+        elif self.schedule.left and not self.invocation.keep_going and not self.schedule.any_ok:
+            alike = failed_alike(self._ended, self.schedule.left)
+            self.end = CampaignEnd(failed_alike=alike) if alike else self.end
+        return self.end
+
+
+def failed_alike(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:
+    """What the last ALIKE_RUNS failed of, where that is one and the same and would fail the runs that are `left` too; else empty."""
+    last = [outcome for _, outcome in ended[-ALIKE_RUNS:]]
+    if _is_explained_by_a_setting([spec for spec, _ in ended[-ALIKE_RUNS:]], left):
+        return ""
+    reasons = {(one.signature, WHERE.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
+    if len(last) < ALIKE_RUNS or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
+        return ""
+    return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in WHATEVER_THE_SETTINGS else ""
+
+
+def _is_explained_by_a_setting(failed: Sequence[RunSpec], left: Sequence[RunSpec]) -> bool:
+    """Whether all that failed have one value of an axis, or one group's own settings, that a run to come does not have."""
+    same = dict(set.intersection(*(set(_varied(spec).items()) for spec in failed))) if failed else {}
+    return any(_varied(spec).get(name) != value for name, value in same.items() for spec in left)
+
+
+def _varied(spec: RunSpec) -> dict[str, Scalar]:
+    return {**spec.settings, **spec.axes, **{f"env.{name}": value for name, value in spec.env.items()}}
