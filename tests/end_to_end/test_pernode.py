@@ -105,7 +105,7 @@ def test_both_run_their_share_and_a_node_with_another_plan_is_refused(harness: H
     assert (code, code0) == (0, 0), text0 + text
     assert f"waiting for node1 (start there: seatrial run plan.yaml --only base --node-rank 1 --master-addr {ADDRESS}" in text0
     assert "is refused" in text0 and "PASS " in text0
-    assert "base_r2: started here" in text and "base_r2: over here" in text and "the campaign is over (exit code 0)" in text
+    assert "base_r2: started here" in text and "base_r2: finished on this node" in text and "the campaign is over (exit code 0)" in text
     attempt = harness.out.run("base_r2").attempt(1)
     assert len(attempt.all_events()) == 2
     assert attempt.node("node1").launcher_log.exists() and not attempt.node("node0").launcher_log.exists()
@@ -133,7 +133,7 @@ def test_when_node_0_is_killed_the_other_leaves_nothing(harness: Harness, port: 
     node0.kill()
     node0.wait()
     code, text = ended(other)
-    assert code == 1 and "node 0 is gone" in text and "nothing is left running here" in text, text
+    assert code == 1 and "lost node 0" in text and "Nothing runs here" in text, text
     wait_until(lambda: harness.left_behind() == [], "everything is gone", 60)
     assert harness.out.gate.exists(), "left by the dead process; the next command ignores it"
     other, node0 = start(harness, 1, port, "--set", "steps=5"), start(harness, 0, port, "--set", "steps=5")

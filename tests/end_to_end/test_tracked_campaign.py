@@ -46,7 +46,7 @@ def test_an_unreachable_tracker_changes_nothing_and_report_sends_the_rest(harnes
     assert tracked_folders(harness) == ["campaign", "mb4_r1/attempt-1", "mb8_r1/attempt-1"]
     assert "mlflow: 2 of 2 runs sent to file://" in harness.run("report", "out", "--track", "mlflow")
     text = harness.run("run", plan, "--track", "tensorboard")
-    assert "tensorboard: 0 of 0 runs sent; 2 finished before not again: `seatrial report " in text
+    assert "tensorboard: 0 of 0 runs sent; 2 already sent: `seatrial report " in text
 
 
 def test_an_interrupted_campaign_has_sent_what_was_over(harness: Harness) -> None:

@@ -120,7 +120,7 @@ class CampaignEnd:
     """Runs still to be run, an interrupted one included."""
 
 
-FINISHED = "it has finished, so --from-start has nothing to start over; run it anew with `seatrial run PLAN --again`, or remove its folder"
+FINISHED = "already finished. Run it again with `seatrial run PLAN --again`, or remove its folder"
 
 
 def run_campaign(

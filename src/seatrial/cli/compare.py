@@ -65,8 +65,8 @@ Margin = Annotated[
     typer.Option(
         "--margin",
         metavar="PCT",
-        help="A difference within this many per cent does not matter: SAME where the whole interval lies within it, FASTER or SLOWER where "
-        "the interval excludes no difference and its middle lies beyond the margin, AMBIGUOUS else.",
+        help="Margin of differences that do not matter, in per cent. SAME: the interval is within it. FASTER, SLOWER: the interval "
+        "excludes 1 and the mean is outside the margin. Otherwise AMBIGUOUS.",
         rich_help_panel=HOW,
     ),
 ]

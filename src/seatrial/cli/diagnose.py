@@ -57,7 +57,7 @@ Steps = Annotated[
     typer.Option(
         "--steps",
         metavar="N",
-        help="Steps the job was to take: a log that reaches them shows a good end, one that does not shows none.",
+        help="Expected steps. A log that reaches them counts as complete, one that does not as incomplete.",
         min=1,
     ),
 ]

@@ -247,7 +247,7 @@ def _new_lines(path: Path, read: dict[Path, int], *, whole_only: bool) -> Iterat
     if not path.exists():
         return
     if not path.is_file():
-        raise CampaignError(f"{path} is not a file: something else was put in the place of the run's output")
+        raise CampaignError(f"{path} is not a file: the run's output was replaced")
     with open(path, "rb") as log:
         log.seek(read.get(path, 0))
         for part in (part for line in iter(lambda: log.readline(LONGEST_LINE), b"") for part in LINE_PARTS.findall(line)):

@@ -135,7 +135,7 @@ class PernodeClient:
                 self._handle(connection, message)
             self._send_news(connection)
             if why := connection.lost(self._clock.now()):
-                raise CampaignError(f"{self._node}: node 0 is gone, {why}; nothing is left running here, start all commands again")
+                raise CampaignError(f"{self._node}: lost node 0 ({why}). Nothing runs here. Start all commands again")
             self._wait(connection)
 
     def _connect(self) -> ControlClient:
@@ -202,9 +202,9 @@ class PernodeClient:
 
     def _send_news(self, connection: ControlClient) -> None:
         for run, log, code in self._agents.ended():
-            self._report(f"{run}: over here" if not code else f"{run}: over here, the agent ended with {code}")
+            self._report(f"{run}: finished on this node" + (f" (agent exit code {code})" if code else ""))
             if code:
-                connection.send({"kind": "trouble", "log": log, "why": f"the agent on {self._node} ended with {code}"})
+                connection.send({"kind": "trouble", "log": log, "why": f"the agent on {self._node} exited with code {code}"})
         for number, answer in self._answers.answers():
             connection.send({"kind": "answer", "n": number, "answer": answer})
         connection.flush()

@@ -195,7 +195,7 @@ _GRAMMARS = {
     ),
     "python": (
         r"/\S+|[A-Za-z][A-Za-z0-9._-]*",
-        "is looked for on every host; write its whole path, such as /opt/venv/bin/python",
+        "is looked for on every host; write its absolute path, such as /opt/venv/bin/python",
     ),
 }
 # Option letters of ssh: those that take a value, and those that would keep it from running a program and reporting its exit.

@@ -111,7 +111,7 @@ def _check(site: Site, locations: Locations) -> None:
                 ("container", "mounts", position), f"'{mount}' is no mount; write /host/path:/path or /host/path:/path:ro"
             )
     if site.shared is not None and not site.shared.startswith("/"):
-        raise locations.error(("shared",), f"'{site.shared}' is not a whole path")
+        raise locations.error(("shared",), f"'{site.shared}' is not an absolute path")
 
 
 def with_site(plan: CampaignPlan, site: Site, source: Path) -> CampaignPlan:

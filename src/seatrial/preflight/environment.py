@@ -32,7 +32,7 @@ USUAL_PORT = 29500
 BIND = refusal(
     name="ports",
     what="that a port can be bound on this host, on loopback and on all addresses",
-    prevents="RuntimeError: The server socket has failed to bind; or ranks that wait for each other for ever",
+    prevents="RuntimeError: The server socket has failed to bind; or ranks that hang in the rendezvous",
     fix="bring loopback up (`ip link set lo up`), or run where sockets are allowed",
 )
 NAMED_PORT = refusal(
@@ -176,13 +176,13 @@ TORCHRUN_PREFIX = "PET_"
 
 LEFT_OVER = warning(
     name="left-over variables",
-    what="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, PET_… and their like in the caller's environment, where a run would take them",
-    prevents="EADDRINUSE: address already in use; or ranks that wait for others for ever: Timed out after 601 seconds waiting for clients",
+    what="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, PET_… and their like in the shell's environment, where a run would take them",
+    prevents="EADDRINUSE: address already in use; or ranks that hang in the rendezvous: Timed out after 601 seconds waiting for clients",
     fix="unset {names}",
 )
 OWN = warning(
     name="SEATRIAL_ variables",
-    what="variables of Seatrial's own in the caller's environment, as within a run of another campaign",
+    what="variables of Seatrial's own in the shell's environment, as within a run of another campaign",
     prevents="events that land in another run's folder",
     fix="unset {names}; do not start a campaign from within a run",
 )

@@ -85,7 +85,7 @@ CHECKS_CRASHED = warning(
     name="checks of {subject}",
     what="whether the checks of a subject could be made at all on this host",
     prevents="an error that these checks would have named",
-    fix="go on if you know this host; and report it, with the output of `seatrial doctor --json`",
+    fix="continue if you trust this host; and report it, with the output of `seatrial doctor --json`",
 )
 LOAD = "load"
 TELEMETRY = "telemetry"

@@ -77,8 +77,8 @@ def check_count(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> 
     """GPUs asked for against GPUs present; MIG instances are left to CUDA."""
     requested = sorted({device for spec in need.runs for device in spec.place.devices})
     missing = [device for device in requested if not is_mig_instance(device) and not select_gpus(present, [device])]
-    found = f"{len(present)} here ({', '.join(str(gpu.index) for gpu in present)})" if present else "this machine has none"
-    return COUNT.result(not missing, found + (f", {', '.join(requested)} asked for" if requested else ""), refuses=certain)
+    found = f"{len(present)} found ({', '.join(str(gpu.index) for gpu in present)})" if present else "this machine has none"
+    return COUNT.result(not missing, found + (f"; requested: {', '.join(requested)}" if requested else ""), refuses=certain)
 
 
 def check_visible(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> Iterator[Check]:
@@ -88,7 +88,7 @@ def check_visible(need: Need, present: Sequence[Gpu], *, certain: bool = True) -
         environment = need.environment(spec)
         seen = len(visible_gpus(present, (), environment)) + sum(map(is_mig_instance, visible_ids(environment) or ()))
         narrowed = f" with {CUDA_VISIBLE_DEVICES}={environment[CUDA_VISIBLE_DEVICES]!r}" if CUDA_VISIBLE_DEVICES in environment else ""
-        yield VISIBLE.result(seen >= ranks, f"{seen} to be seen{narrowed}, {ranks} wanted", refuses=certain, workload=workload)
+        yield VISIBLE.result(seen >= ranks, f"{seen} visible{narrowed}, {ranks} needed", refuses=certain, workload=workload)
 
 
 def watched_gpus(need: Need, present: Sequence[Gpu]) -> tuple[Gpu, ...]:
@@ -121,7 +121,7 @@ SLOWING = {
 IDLE = warning(
     name="GPUs idle",
     what="processes, utilisation and memory of others on the GPUs asked for",
-    prevents="torch.OutOfMemoryError: CUDA out of memory; or step times that are the neighbour's too",
+    prevents="torch.OutOfMemoryError: CUDA out of memory; or step times slowed by other processes",
     fix="stop what runs on them (`nvidia-smi` lists it), wait, or use other GPUs with place.include{free}",
     in_docs={"free": ""},
     noise=True,

@@ -40,7 +40,7 @@ NEEDED = refusal(
     name="needed campaign {campaign}",
     what="that the campaign which the plan `needs` has passed, on this machine and software (GPUs, driver, packages, tuning variables)",
     prevents="a gain of a few per cent that is the noise of a platform nobody accepted",
-    fix="{fix}, or start all the same with " + OVERRIDE,
+    fix="{fix}, or start anyway with " + OVERRIDE,
     in_docs={"fix": "run the plan that `needs` names first"},
 )
 NEEDED_CHECKS = (NEEDED,)
@@ -81,7 +81,7 @@ def _verdict_problem(needs: NeededCampaign) -> str:
     if verdict.partial:
         return f"{verdict.verdict.value} so far, and runs of it are still to be run"
     if verdict.verdict is Verdict.PASS and verdict.confounded:
-        return f"it is {Verdict.PASS.value} with confounded groups compared all the same ({verdict.confounded[0]}): report it without"
+        return f"it is {Verdict.PASS.value} with confounded groups compared anyway ({verdict.confounded[0]}): report it without"
     if verdict.verdict is Verdict.PASS:
         return ""
     reasons = [finding.text.rstrip(".") for finding in judged if finding.verdict is not Verdict.PASS]

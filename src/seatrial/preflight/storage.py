@@ -143,7 +143,7 @@ def check_inodes(disk: DiskFacts, runs: int) -> Check:
     if disk.total_inodes == 0:
         return INODES.result(True, "not counted by this file system")
     needed = LEAST_FREE_INODES + INODES_OF_A_RUN * runs
-    found = f"{disk.free_inodes} free of {disk.total_inodes}, about {needed} wanted"
+    found = f"{disk.free_inodes} free of {disk.total_inodes}, about {needed} needed"
     # Finished runs need none, so the real need may be far less. Zero is either a file system that does not report inodes, or one
     # where the trial of the output folder fails.
     return INODES.result(disk.free_inodes >= needed, found, refuses=0 < disk.free_inodes < LEAST_FREE_INODES)
@@ -295,7 +295,7 @@ def judge_shared_memory(shm: DiskFacts, need: Need) -> Check:
     needed = needed_shm_bytes(need)
     if need.planned:
         who = f"{need.workers} loader workers" if need.workers else "no loader workers in the plan"
-        found += f"; {who}, {format_bytes(needed)} wanted"
+        found += f"; {who}, {format_bytes(needed)} needed"
     return SHM_ROOM.result(shm.free_bytes >= needed, found)
 
 

@@ -262,10 +262,12 @@ def test_a_job_of_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_path: Pa
     paths, changed = CampaignPaths(tmp_path), CampaignPlan(name="p", output=str(tmp_path), runs=now)
     same = CampaignPlan(name="p", output=str(tmp_path), runs=(SPEC,))
     settle_other_jobs(same, paths)
-    with pytest.raises(RefusedError, match=rf"Slurm job 1 is running for mb8_r1 as it was \(attempt 1\): .*`seatrial stop {tmp_path}`"):
+    with pytest.raises(
+        RefusedError, match=rf"Slurm job 1 is running for mb8_r1 of the previous plan \(attempt 1\): .*`seatrial stop {tmp_path}`"
+    ):
         settle_other_jobs(changed, paths)
     fake.away.add("squeue")
-    with pytest.raises(RefusedError, match="Slurm job 1 may still run mb8_r1 as it was"):
+    with pytest.raises(RefusedError, match="Slurm job 1 may still run mb8_r1 of the previous plan"):
         settle_other_jobs(changed, paths)
     fake.away.clear()
     assert not attempt_1(tmp_path).outcome.exists()

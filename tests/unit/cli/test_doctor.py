@@ -44,7 +44,7 @@ SECTIONS = (
                 name="other processes",
                 ok=False,
                 found="2.0 of 2 cores in use by others: python (pid 22072) 98 %, python (pid 22425) 98 %, stress (pid 1) 4 %",
-                prevents="step times that are the neighbour's too",
+                prevents="step times slowed by other processes",
                 fix="end them",
                 refuses=False,
             ),
@@ -61,7 +61,7 @@ output
 load
   ! other processes  2.0 of 2 cores in use by others: python (pid 22072) 98 %,
                      python (pid 22425) 98 %, stress (pid 1) 4 %
-      would end in: step times that are the neighbour's too
+      would end in: step times slowed by other processes
       fix:          end them
   ✓ a name that is far too long for its column
                      fine

@@ -213,11 +213,11 @@ def test_too_large_json_is_not_read_and_the_reason_is_given(tmp_path: Path) -> N
     assert files.read_json_or_why(path) == ({"a": 1}, "")
     with path.open("wb") as sparse:
         sparse.truncate(240 << 20)
-    assert files.read_json_or_why(path) == (None, "it has 240 MiB, and no such file is read beyond 64 MiB")
+    assert files.read_json_or_why(path) == (None, "it has 240 MiB, above the limit of 64 MiB")
     # As text it is small, and as lists it would be a gigabyte.
     path.write_bytes(b"[" + b"[]," * 5_000_000 + b"[]]")
     value, why = files.read_json_or_why(path)
-    assert value is None and why == "it has 10,000,002 values, and no such file is read beyond 3,000,000"
+    assert value is None and why == "it has 10,000,002 values, above the limit of 3,000,000"
 
 
 def test_size_is_0_where_a_file_cannot_be_read(tmp_path: Path) -> None:

@@ -154,7 +154,10 @@ def test_deepspeed_gets_the_gpus_the_run_may_use(choices: dict[str, object], cal
 
 def test_deepspeed_refuses_gpus_by_uuid() -> None:
     spec = make_spec(CWD, kind="deepspeed")
-    with pytest.raises(LaunchError, match=r"'GPU-0a' is none; name GPUs by number in place\.include, as in localhost:0,1"):
+    with pytest.raises(
+        LaunchError,
+        match=r"'GPU-0a' is not a GPU index; deepspeed takes indices only; name GPUs by number in place\.include, as in localhost:0,1",
+    ):
         command_for(spec, allocation_for(spec), ATTEMPT, {"CUDA_VISIBLE_DEVICES": "GPU-0a"})
 
 

@@ -363,9 +363,9 @@ def test_it_starts_what_it_is_reported_and_ends_with_the_campaigns_code(
 ) -> None:
     part = running_client(server, paths, terminal)
     server.start("node1", QUICK, log_of(paths))
-    wait_until(lambda: "mb8_r1: over here" in terminal)
+    wait_until(lambda: "mb8_r1: finished on this node" in terminal)
     assert log_of(paths).read_text() == "from node 0\n"
-    assert terminal.index("mb8_r1: started here") < terminal.index("mb8_r1: over here")
+    assert terminal.index("mb8_r1: started here") < terminal.index("mb8_r1: finished on this node")
     server.finish(3)
     part.join(TIMEOUT_S)
     assert part.ended == 3 and terminal[-1] == "node1: the campaign is over (exit code 3)"
@@ -376,7 +376,7 @@ def test_an_agent_that_cannot_start_or_fails_is_reported_to_node_0(server: Perno
     server.start("node1", ["/no/such/python"], log_of(paths))
     wait_until(lambda: "could not be started" in server.problem("node1"))
     server.start("node1", [sys.executable, "-S", "-c", "raise SystemExit(7)"], log_of(paths))
-    wait_until(lambda: server.problem("node1") == "the agent on node1 ended with 7")
+    wait_until(lambda: server.problem("node1") == "the agent on node1 exited with code 7")
     server.start("node1", QUICK, paths.folder / "not" / "there" / "start.log")
     wait_until(lambda: "No such file or directory" in server.problem("node1"))
     server.finish(0)
@@ -393,7 +393,7 @@ def test_when_node_0_is_gone_nothing_stays(server: PernodeServer, paths: Campaig
     server._is_finished = True
     server._server.close()
     part.join(TIMEOUT_S)
-    assert isinstance(part.ended, CampaignError) and "node 0 is gone" in str(part.ended)
+    assert isinstance(part.ended, CampaignError) and "lost node 0" in str(part.ended)
     assert agent.returncode == -signal.SIGTERM
 
 

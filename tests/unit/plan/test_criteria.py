@@ -263,7 +263,7 @@ def test_the_listing_of_one() -> None:
         "  stage1_regression [needs a baseline]: stage 1 after a change: nothing has become slower beyond the allowance",
         "      failed_runs at most 0 runs (campaign): a configuration that fails sometimes is not accepted on the runs that survived",
         "      regression_pct at most 3 % (every_group): the procedure allows 3 % against the last accepted result",
-        "      loss_comparable holds (winner): a speed-up that costs the training is none",
+        "      loss_comparable holds (winner): a speed-up that worsens the loss does not count",
         "      loss_finite holds (every_run): a loss that is no number ends the training, however fast it goes on",
     ]
     assert criteria_listing("loss_comparable").splitlines()[0] == (

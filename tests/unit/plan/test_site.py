@@ -58,7 +58,7 @@ def test_ranks_of_every_place_get_its_variables_and_the_plan_counts_first(tmp_pa
     [
         ("name: lab\nintreface: eth0\n", "unknown key; did you mean 'interface'"),
         ("name: lab\nenv: {SEATRIAL_RANK: x}\n", "not a variable that a site can set"),
-        ("name: lab\nshared: data\n", "is not a whole path"),
+        ("name: lab\nshared: data\n", "is not an absolute path"),
         ("name: lab\nslurm: {partition: 'a b'}\n", "does not fit"),
         ("name: lab\ncontainer: {mounts: ['/a:/a']}\n", "image"),
         ("name: lab\ncontainer: {image: 'a;b'}\n", "does not fit"),

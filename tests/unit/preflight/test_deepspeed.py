@@ -90,7 +90,7 @@ def test_a_python_that_cannot_be_asked_is_left_to_the_run(monkeypatch: pytest.Mo
         ({"ranks": 4}, {}, "2 visible GPUs, and 4 ranks need one each"),
         ({"ranks": 4, "env": {"DS_ACCELERATOR": "cpu"}}, {}, ""),
         ({}, {"CUDA_VISIBLE_DEVICES": "0"}, "CUDA_VISIBLE_DEVICES=0 shows 1 GPUs, and 2 ranks need one each"),
-        ({}, {"CUDA_VISIBLE_DEVICES": "GPU-0a,GPU-1a"}, "deepspeed takes GPUs by index, and 'GPU-0a' is none"),
+        ({}, {"CUDA_VISIBLE_DEVICES": "GPU-0a,GPU-1a"}, "'GPU-0a' is not a GPU index; deepspeed takes indices only"),
         ({}, {"CUDA_VISIBLE_DEVICES": ""}, ""),
         ({"bundled": "tiny_lm", "settings": {"device": "cpu"}, "ranks": 4}, {}, ""),
     ],

@@ -113,7 +113,7 @@ def test_gpus_that_are_not_there(tmp_path: Path) -> None:
     here = [gpu(0), gpu(1)]
     assert gpus.check_count(make_need(make_run(tmp_path, bundled="dummy", devices=("0", "GPU-1a", "MIG-5"))), here).ok
     check = gpus.check_count(make_need(make_run(tmp_path, bundled="dummy", devices=("1", "2"))), here)
-    assert (check.ok, check.refuses, check.found) == (False, True, "2 here (0, 1), 1, 2 asked for")
+    assert (check.ok, check.refuses, check.found) == (False, True, "2 found (0, 1); requested: 1, 2")
     assert not gpus.check_count(make_need(make_run(tmp_path, bundled="dummy", devices=("GPU-zz",))), here).ok
 
 

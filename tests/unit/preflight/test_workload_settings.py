@@ -70,7 +70,7 @@ def test_what_cannot_work_here_is_refused_by_its_key(tmp_path: Path, monkeypatch
     check = found["setting dtype"]
     assert (check.ok, check.refuses) == (False, True)
     assert check.found == "fp16 needs a GPU and there is none: use bf16 or fp32"
-    assert check.fix == "change dtype in `settings` or its axis, or run where it can be had"
+    assert check.fix == "change dtype in `settings` or its axis, or run on a host that supports it"
 
 
 @pytest.mark.parametrize(("caller", "num_gpus"), [({}, 2), ({"CUDA_VISIBLE_DEVICES": "1"}, 1), ({"CUDA_VISIBLE_DEVICES": ""}, 0)])

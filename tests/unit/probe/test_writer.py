@@ -127,7 +127,7 @@ def test_lines_on_a_full_disk_go_to_the_fallback_and_are_merged_back(tmp_path, f
     file.close()
     assert file.lost_lines == 0
     assert NO_SPACE in file.remark("event")
-    assert [record.getMessage().count("kept elsewhere") for record in caplog.records] == [1], "logged once"
+    assert [record.getMessage().count("fallback folder") for record in caplog.records] == [1], "logged once"
     full.unlink()
     (merged,) = merge_fallback(tmp_path)
     assert (merged.file, merged.merged) == ("events.jsonl", True)

@@ -262,8 +262,8 @@ def test_sixty_four_hosts_are_reported_in_short(many: tuple[CampaignResults, Cam
     (one,) = hosts_of(results)
     assert len(one.hosts) == 64 and [row.host for row in one.shown] == ["node3", "node7", "node9"]
     assert hosts_sentence(one) == (
-        "mb8_r1: 64 hosts started by ssh, 128 ranks, 62 ended with exit code 0, not so node7 (exit code 1), node9 (lost); the clock of "
-        "node3 was 2.0 s behind."
+        "mb8_r1: 64 hosts started by ssh, 128 ranks, 62 ended with exit code 0, all except node7 (exit code 1), node9 (lost); the clock "
+        "of node3 was 2.0 s behind."
     )
     text, terminal = summary_md(results, paths), printed(results)
     assert text.count("| node") == 3 and len(terminal.splitlines()) < LONGEST_LINES

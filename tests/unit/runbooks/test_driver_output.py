@@ -51,7 +51,9 @@ def test_a_file_that_can_never_be_is_reported_at_once(tmp_path: Path, capsys: py
     assert "a file is where a folder is needed" in shown.err
 
 
-@pytest.mark.parametrize(("kept_in", "ending"), [("kept", "; the rest is kept elsewhere and merged back\n"), ("/dev/full/x", "\n")])
+@pytest.mark.parametrize(
+    ("kept_in", "ending"), [("kept", "; the rest was written to the fallback folder and merged back\n"), ("/dev/full/x", "\n")]
+)
 def test_a_full_disk_costs_lines_of_the_log_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kept_in: str, ending: str
 ) -> None:

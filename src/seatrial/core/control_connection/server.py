@@ -269,7 +269,7 @@ class Strangers:
             self._close(peer, "it did not authenticate")
 
     def _close_oldest(self, peers: Mapping[int, _Peer]) -> None:
-        self._close(next(iter(peers.values())), "too many others have not authenticated")
+        self._close(next(iter(peers.values())), "too many unauthenticated connections")
 
     def _close(self, peer: _Peer, why: str) -> None:
         peer.connection.close(why)

@@ -173,7 +173,7 @@ def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, s
 def _quoted(value: str) -> str:
     """As sbatch reads it."""
     if "\n" in value or '"' in value:
-        raise LaunchError(f"{value!r} cannot stand in the script of a Slurm job: use a path without quotes and line breaks")
+        raise LaunchError(f"{value!r} cannot be quoted in a Slurm job script: use a path without quotes and line breaks")
     return value if _PLAIN.fullmatch(value) else '"' + value.replace("\\", "\\\\") + '"'
 
 

@@ -30,7 +30,7 @@ HOST_CHECKS_CRASHED = warning(
     name="checks of {subject}",
     what="whether the checks of a subject could be made with what the hosts answered",
     prevents="an error that these checks would have named",
-    fix="go on if you know these hosts; and report it, with the output of `seatrial doctor --json`",
+    fix="continue if you trust these hosts; and report it, with the output of `seatrial doctor --json`",
 )
 
 

@@ -48,7 +48,7 @@ def test_a_hostfile_that_is_missing_empty_or_wrong_is_refused_with_its_path(tmp_
         path, _, found[text] = check.found.partition(": ")
         assert path == f"{tmp_path}/hosts"
     assert len(set(found.values())) == 4 and found["node1\n"].startswith("line 1: 'node1'")
-    assert found["node1 slots=2\n"].endswith("start again"), "it has appeared since the plan was read"
+    assert found["node1 slots=2\n"].endswith("Start again"), "it has appeared since the plan was read"
 
 
 def test_a_campaign_is_refused_for_it_exactly_once(tmp_path: Path) -> None:
