@@ -143,8 +143,8 @@ def _job_line(attempt: AttemptPaths, readers: dict[Path, ProgressReader]) -> str
     else:
         found = readers.setdefault(attempt.folder, ProgressReader(spec, attempt)).read()
         steps = "no step yet" if found.step is None else f"step {found.step}" + (f" of {found.total}" if found.total else "")
-        beats_t = [rank.heartbeat_t for rank in found.rank_states]
-        ago = f", heartbeat {format_duration(max(0.0, time.time() - min(beats_t)))} ago" if beats_t else ", no heartbeat"
+        heartbeats_t = [rank.heartbeat_t for rank in found.rank_states]
+        ago = f", heartbeat {format_duration(max(0.0, time.time() - min(heartbeats_t)))} ago" if heartbeats_t else ", no heartbeat"
         how = f"{steps}{ago}"
     return one_line(f"{attempt.run}: {how} · {_number(attempt)}")
 

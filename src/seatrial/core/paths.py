@@ -222,7 +222,7 @@ class CampaignPaths:
     owner = _InFolder(".owner.json")
     identity = _InFolder(IDENTITY)
     stop_request = _InFolder(".stop.json")
-    gate = _InFolder(".gate.json")
+    pernode_server_file = _InFolder(".gate.json")
     progress = _InFolder("progress.json")
     recovered = _InFolder("recovered.json")
     translation = _InFolder("translation.json")

@@ -47,7 +47,7 @@ def agent_argv(python: str = "") -> tuple[str, ...]:
 
 
 def answers_argv(python: str = "") -> tuple[str, ...]:
-    """`seatrial.agent.answers`, which answers the doctor's questions about its host."""
+    """`seatrial.agent.query_handler`, which answers the doctor's queries about its host."""
     return module_argv(ANSWERS_MODULE, python)
 
 

@@ -390,7 +390,7 @@ such group."""
     budget: Duration | None = None
     """Longest time for the whole campaign, such as `2h`; runs that would begin later are left for the next time."""
     env: dict[str, Text] = Field(default_factory=dict)
-    """Environment variables for every rank, over the caller's own. Placeholders as in `workload.args`."""
+    """Environment variables for every rank, over those that seatrial was started with. Placeholders as in `workload.args`."""
     output: str | None = None
     """Folder for everything the campaign writes, `outputs/<name>` when left out; `{time}` becomes the date and time."""
 

@@ -94,7 +94,7 @@ def check_visible(need: Need, present: Sequence[Gpu], *, certain: bool = True) -
 def watched_gpus(need: Need, present: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """GPUs whose state matters: those the runs may use, or all visible ones without a plan."""
     if not need.planned:
-        return visible_gpus(present, (), need.caller)
+        return visible_gpus(present, (), need.base_env)
     # Most runs of a plan use the same GPUs.
     selections = {(spec.place.devices, need.environment(spec).get(CUDA_VISIBLE_DEVICES)) for spec in need.runs if may_use_gpus(spec)}
     limits = [(devices, {} if limit is None else {CUDA_VISIBLE_DEVICES: limit}) for devices, limit in selections]
@@ -278,7 +278,7 @@ def _unusable(state: GpuState, *, crowded: bool) -> str:
 
 def _order(need: Need, states: Sequence[GpuState]) -> Check:
     set_everywhere = all(need.environment(spec).get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" for spec in need.runs)
-    by_slot = set_everywhere and (need.planned or need.caller.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID")
+    by_slot = set_everywhere and (need.planned or need.base_env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID")
     names = ", ".join(f"{state.index}: {state.name}" for state in states)
     return ORDER.result(
         by_slot, f"different GPUs on this host ({names}), CUDA_DEVICE_ORDER is {'PCI_BUS_ID' if by_slot else 'not PCI_BUS_ID'}"

@@ -188,7 +188,7 @@ def _here(spec: RunSpec, need: Need) -> Provenance:
         hosts[0].devices if hosts else spec.place.devices,
         program=_program(spec),
         env=need.environment(spec),
-        tuning=tuning_of(need.caller, spec.env),
+        tuning=tuning_of(need.base_env, spec.env),
     )
     # On this machine alone, no name is among those that were asked.
     names = [host.name for host in hosts] or ([*need.host_facts] if spec.place.kind == PERNODE else [])

@@ -110,7 +110,7 @@ def check_slurm(need: Need) -> Iterator[Check]:
     if not need.jobs:
         return
     yield _visible(need.output, need.shared)
-    missing = [program for program in PROGRAMS if find_on_path(program, need.caller.get("PATH")) is None]
+    missing = [program for program in PROGRAMS if find_on_path(program, need.base_env.get("PATH")) is None]
     yield FOUND.result(not missing, f"{', '.join(missing)} not in PATH" if missing else "in PATH")
     if missing:
         return
@@ -129,7 +129,7 @@ def check_slurm(need: Need) -> Iterator[Check]:
         )
     for place in dict.fromkeys(need.jobs):
         if place.slurm is not None and place.slurm.allocation == CURRENT:
-            yield _within(place, need.caller)
+            yield _within(place, need.base_env)
             continue
         checks = list(_check_job(place, known))
         yield from checks

@@ -257,7 +257,7 @@ class UsedPython:
 
 
 def check_pythons(need: Need) -> Iterator[Check]:
-    own = find_interpreter((), Path.cwd(), need.caller)
+    own = find_interpreter((), Path.cwd(), need.base_env)
     yield PYTHON.result(True, f"{platform.python_version()}{_versions_text(own.packages)}")
     takes = driver_cuda_version()
     for used in pythons_of(need):
@@ -463,7 +463,7 @@ def every_ninja(path: str, cwd: Path) -> tuple[str, ...]:
 def _variables(need: Need, spec: RunSpec, driver: Driver) -> Mapping[str, str]:
     """Environment of the run, with what Seatrial adds for DeepSpeed."""
     given = need.environment(spec)
-    return {ACCELERATOR: CPU, **given} if runs_on_cpu(spec, need.caller, driver) else given
+    return {ACCELERATOR: CPU, **given} if runs_on_cpu(spec, need.base_env, driver) else given
 
 
 HOOK, SOURCES_HOOK = "host_problems", "source_problems"

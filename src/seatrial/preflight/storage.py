@@ -118,13 +118,13 @@ def nearest_existing(folder: Path) -> Path:
 
 
 def cache_folders(need: Need) -> list[tuple[str, Path]]:
-    """(variable, folder) of every cache that the caller or a plan's env names."""
+    """(variable, folder) of every cache that the base environment or a plan's env names."""
     settings = _environments(need)
     return sorted({(name, Path(given[name]).expanduser()) for given in settings for name in CACHE_VARIABLES if given.get(name)})
 
 
 def _environments(need: Need) -> list[dict[str, str]]:
-    return [need.environment(spec) for spec in need.runs] or [dict(need.caller)]
+    return [need.environment(spec) for spec in need.runs] or [dict(need.base_env)]
 
 
 def check_space(disk: DiskFacts) -> Check:

@@ -256,7 +256,7 @@ def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to
         start_of(tmp_path, replace(CHANGED, hash="none", settings={"resume_from": None}))
     bundled = replace(SPEC.workload, module="sft", script=None)
     write_stopped(tmp_path / "bundled", spec=replace(SPEC, workload=bundled), checkpoints=(500,))
-    with pytest.raises(RefusedError, match=r"--resume-changed \(the trainer refuses changes that make it another training\), start over"):
+    with pytest.raises(RefusedError, match=r"--resume-changed \(the trainer refuses changes that make it another training\), restart"):
         start_of(tmp_path / "bundled", replace(CHANGED, workload=bundled))
     # Run as it was, it goes on from its own.
     assert start_of(tmp_path) == Resumption(**where)  # type: ignore[arg-type]

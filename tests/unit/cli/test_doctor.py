@@ -16,7 +16,7 @@ from seatrial.cli.doctor import failed_checks, host_table, place_of
 from seatrial.cli.main import run_command
 from seatrial.cli.plan import allocation_of_node_0, is_unknown, print_hosts, rank_span
 from seatrial.core.hostfile import HostSpec
-from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.host_queries import HostSessions
 from seatrial.preflight.definitions import HostRow, HostSection, HostsExamined, Need, Section
 from seatrial.records.caution import Check
 from seatrial.records.launch import Node

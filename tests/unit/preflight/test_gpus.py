@@ -118,8 +118,8 @@ def test_gpus_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_device_cuda_needs_a_gpu_for_each_rank(tmp_path: Path) -> None:
-    def seen(ranks: int, caller: dict[str, str]) -> bool:
-        need = make_need(make_run(tmp_path, bundled="tiny_lm", ranks=ranks, settings={"device": "cuda"}), caller=caller)
+    def seen(ranks: int, base_env: dict[str, str]) -> bool:
+        need = make_need(make_run(tmp_path, bundled="tiny_lm", ranks=ranks, settings={"device": "cuda"}), base_env=base_env)
         return by_name(gpus.check_visible(need, [gpu(0), gpu(1)]))["GPUs for tiny_lm"].ok
 
     assert seen(2, {}) and not seen(3, {})

@@ -29,7 +29,7 @@ from seatrial.core.paths import AllocationPaths, AttemptPaths, JobPaths
 from seatrial.core.private_files import NotPrivateError, is_world_writable, read_private_json, world_writable_text
 from seatrial.core.text import count
 from seatrial.launch.agents import answers_argv, module_argv
-from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.host_queries import HostSessions
 from seatrial.launch.launchers.commands import SOURCES_UNKNOWN, activation_lines
 from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm

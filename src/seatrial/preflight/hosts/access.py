@@ -79,7 +79,7 @@ def _hostfile_problem(path: Path) -> str:
 
 SSH = refusal(
     name="ssh",
-    what="that a session opens on each host by ssh, without a password and without a question (BatchMode), as launchers need it; on "
+    what="that a session opens on each host by ssh, without a password or any other prompt (BatchMode), as launchers need it; on "
     "the host that is this machine a child process is enough",
     prevents="{error}",
     fix="{way}",

@@ -108,7 +108,7 @@ def _labels(hosts_need: HostsNeed, facts: Mapping[str, HostFacts]) -> dict[str, 
 
 
 def host_facts(replies: Mapping[str, Reply]) -> dict[str, HostFacts]:
-    """Of the hosts that answered the questions `facts` and `gpus`."""
+    """Of the hosts that answered the queries `facts` and `gpus`."""
     found = {}
     for host, reply in replies.items():
         answer = answer_part(replies, host, "facts")

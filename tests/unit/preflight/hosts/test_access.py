@@ -99,7 +99,7 @@ def test_what_ssh_says_and_the_way_out(problem: str, error: str, way: str) -> No
         "env: ‘/opt/venv/bin/python’: No such file or directory (ended with 127)",
         "bash: line 1: /opt/venv/bin/python: No such file or directory (ended with 127)",
         "/usr/bin/python3: No module named seatrial (ended with 1)",
-        "/usr/bin/python3: Error while finding module specification: No module named 'seatrial.agent.answers' (ended with 1)",
+        "/usr/bin/python3: Error while finding module specification: No module named 'seatrial.agent.query_handler' (ended with 1)",
     ],
 )
 def test_what_fails_after_ssh_is_the_interpreters(trouble: str) -> None:
