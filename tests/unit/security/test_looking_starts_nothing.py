@@ -105,4 +105,4 @@ def test_verbs_that_start_what_a_plan_names_say_so_first(folder: Path) -> None:
     assert checked.stdout.splitlines()[0] == "Checking program.yaml: the Pythons that it names are started, to ask for their versions."
     assert {path.name for path in canaries(folder)} >= {f"{CANARY}-program"}, "the trap works"
     ran = seatrial(folder, "run", "program.yaml", "--out", "ran", "--json")
-    assert ran.stderr.splitlines()[0] == "Running program.yaml: the programs that it names are started, as you."
+    assert ran.stderr.splitlines()[0] == "Running program.yaml. It starts the programs in the plan as your user."
