@@ -30,7 +30,7 @@ from seatrial.core.hostfile import HostSpec
 from seatrial.core.launcher_options import ssh_command
 from seatrial.core.linux import raise_fd_limit
 from seatrial.core.shell import KILL_TIMEOUT_S, PIPE_BYTES, wait_for_exit, wait_or_kill
-from seatrial.launch.agents import answers_argv
+from seatrial.launch.agents import query_handler_argv
 from seatrial.machine.network import THIS_MACHINE, is_this_host
 from seatrial.records.launch import Reply
 
@@ -69,9 +69,9 @@ def answer_commands(
     `python` is the interpreter of every host, by default this one's path; `ssh_args` are the user's (`transports.select.user_ssh_args`);
     `env` is the environment of this process, of which PYTHONPATH is passed on.
     """
-    answering = answers_argv(python)
+    answering = query_handler_argv(python)
     # A machine without ranks need not have the interpreter of the hosts.
-    own = {head: answering if any(host.name == head for host in hosts) else answers_argv()}
+    own = {head: answering if any(host.name == head for host in hosts) else query_handler_argv()}
     path = (os.environ if env is None else env).get("PYTHONPATH")
     remote = ("env", f"PYTHONPATH={path}", *answering) if path else answering
     return own | {host.name: tuple(ssh_command(host.name, remote, ssh_args)) for host in hosts if host.name != head}
@@ -305,7 +305,7 @@ class AnswerProcess:
     comes for a while; a later query starts another.
     """
 
-    def __init__(self, program: Sequence[str] = answers_argv()) -> None:
+    def __init__(self, program: Sequence[str] = query_handler_argv()) -> None:
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._open_numbers: list[int] = []

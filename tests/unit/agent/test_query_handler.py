@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.agent import answers, connectivity
+from seatrial.agent import connectivity, query_handler
 from seatrial.agent.connectivity import describe_error, run_concurrently
 from seatrial.agent.query_handler import (
     QueryHandler,
@@ -159,7 +159,7 @@ def test_ports_of_a_plan(answerer: QueryHandler) -> None:
 def test_files_are_seen_replaced_and_removed(
     answerer: QueryHandler, other: QueryHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "FILE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(query_handler, "FILE_TIMEOUT_S", 0.0)
     put = {"ask": "put", "folder": str(tmp_path), "name": FILE}
     look: dict[str, Any] = {"ask": "look", "folder": str(tmp_path)}
     assert "trouble" not in answerer.answer({**put, "text": "one"})
@@ -281,15 +281,15 @@ def test_what_cannot_be_read_is_empty(tmp_path: Path, monkeypatch: pytest.Monkey
     def unreadable() -> str:
         raise OSError("stale file handle")
 
-    monkeypatch.setattr(answers, "read_boot_id", lambda: "")
+    monkeypatch.setattr(query_handler, "read_boot_id", lambda: "")
     monkeypatch.setattr(getpass, "getuser", unknown)
-    monkeypatch.setattr(answers, "hash_code", unreadable)
+    monkeypatch.setattr(query_handler, "hash_code", unreadable)
     answer = read_facts({})
     assert (answer["boot_id"], answer["user"], answer["code"]) == ("", "", "") and answer["host"]
 
 
 def _driver(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
-    monkeypatch.setattr(answers, "read_driver", lambda: driver)
+    monkeypatch.setattr(query_handler, "read_driver", lambda: driver)
 
 
 def test_a_host_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ class Driven(ControlServer):
         raise AssertionError("it did not happen")
 
     def close(self) -> None:
-        for peer in [*self._peers, *self._strangers]:
+        for peer in [*self._peers, *self._unauthenticated]:
             peer.connection.close()
         super().close()
 
@@ -99,7 +99,7 @@ def introduce(server: Driven, connect: Connect, *messages: dict[str, object]) ->
 
 
 def unauthenticated(server: Driven) -> int:
-    return len(server._strangers)
+    return len(server._unauthenticated)
 
 
 def unaccepted(server: Driven) -> int:
@@ -154,7 +154,7 @@ def test_an_introduction_has_one_form(server: Driven, connect: Connect, first: d
     server.turn()
     assert b"nonce" in peer.recv(1000)
     peer.sendall(json.dumps(first).encode() + b"\n")
-    server.turns_until(lambda: not server._strangers)
+    server.turns_until(lambda: not server._unauthenticated)
     assert server.poll() == [] and server._peers == []
 
 
@@ -168,7 +168,7 @@ def test_what_is_not_encrypted_with_the_token_is_not_read(server: Driven, connec
     server.turn()
     assert b"nonce" in peer.recv(1000)
     peer.sendall(json.dumps(INTRODUCTION).encode() + b"\n" + behind + b"\n")
-    server.turns_until(lambda: not server._strangers)
+    server.turns_until(lambda: not server._unauthenticated)
     assert server.poll() == [] and server._peers == []
 
 
@@ -177,7 +177,7 @@ def test_a_line_without_an_end_is_cut(server: Driven, connect: Connect) -> None:
     server.turn()
     with contextlib.suppress(OSError):
         peer.sendall(b"x" * (MAX_HELLO_BYTES + 1))
-    server.turns_until(lambda: not server._strangers)
+    server.turns_until(lambda: not server._unauthenticated)
 
 
 def test_an_authenticated_node_may_send_more_at_once(server: Driven, connect: Connect) -> None:
@@ -219,7 +219,7 @@ def test_a_silent_peer_is_closed(server: Driven, connect: Connect) -> None:
     server.turn(AUTHENTICATE_TIMEOUT_S - 0.5)
     assert unauthenticated(server) == 1
     server.turn(0.6)
-    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and len(server._strangers) == 0
+    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and len(server._unauthenticated) == 0
 
 
 def test_a_port_is_the_same_on_every_address_and_on_no_other() -> None:
