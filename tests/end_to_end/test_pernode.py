@@ -105,7 +105,7 @@ def test_both_run_their_share_and_a_node_with_another_plan_is_refused(harness: H
     assert (code, code0) == (0, 0), text0 + text
     assert f"waiting for node1 (start there: seatrial run plan.yaml --only base --node-rank 1 --master-addr {ADDRESS}" in text0
     assert "is refused" in text0 and "PASS " in text0
-    assert "base_r2: started here" in text and "base_r2: finished on this node" in text and "the campaign is over (exit code 0)" in text
+    assert "base_r2: started here" in text and "base_r2: finished on this node" in text and "the campaign has ended (exit code 0)" in text
     attempt = harness.out.run("base_r2").attempt(1)
     assert len(attempt.all_events()) == 2
     assert attempt.node("node1").launcher_log.exists() and not attempt.node("node0").launcher_log.exists()

@@ -495,7 +495,7 @@ BAD_INPUT = Part(
         ),
         Row(
             "Closed streams, /dev/full, a low file descriptor limit",
-            "The campaign goes on.",
+            "The campaign continues.",
             "Exit code 0.",
             f"{INPUT}::test_streams_and_limits_that_break_end_no_campaign",
         ),

@@ -220,7 +220,7 @@ def _connect(address: str, port: int, token: str, timeout_s: float) -> socket.so
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         if receive_line(connection, deadline_m) != token.encode() + b"\n":
-            raise ConnectionError(errno.EPROTO, "somebody else answers there")
+            raise ConnectionError(errno.EPROTO, "another program answers there")
     except BaseException:
         connection.close()
         raise

@@ -164,7 +164,7 @@ def write_environment(own: AttemptPaths, beneath: Mapping[str, str], added: Mapp
     try:
         write_json(own.environment, {"variables": recorded})
     except OSError:
-        note(f"{own.environment} could not be written; the run goes on without it")
+        note(f"{own.environment} could not be written; the run continues without it")
 
 
 class RendezvousPort:

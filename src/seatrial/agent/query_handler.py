@@ -392,7 +392,7 @@ def _test_file(query: Query) -> Path:
 
 def _named(folder: Path, name: str) -> Path:
     if not name.startswith(TRIAL_PREFIX) or "/" in name or not folder.is_absolute():
-        raise ValueError(f"{name!r} is no test file")
+        raise ValueError(f"{name!r} is not a test file")
     return folder / name
 
 

@@ -170,7 +170,7 @@ class Supervisor:
 
             self._telemetry = start_telemetry(self._order, self._base_env)
         except Exception as error:
-            note(f"telemetry did not start ({type(error).__name__}: {error}); the run goes on without it")
+            note(f"telemetry did not start ({type(error).__name__}: {error}); the run continues without it")
 
     def _turn(self) -> None:
         """Wait for an event, handle it, then do what is due by the clock."""

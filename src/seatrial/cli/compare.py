@@ -163,7 +163,7 @@ def _compare(options: _Options, gpus: Sequence[int] | None) -> int:
     if gpus:
         raise UsageError("--gpus is what --scaling projects to; add --scaling, or leave it out")
     if not 0 <= options.margin < math.inf:
-        raise UsageError(f"--margin {options.margin:g} is no difference in per cent; give 0 or more")
+        raise UsageError(f"--margin {options.margin:g} is not a difference in per cent; give 0 or more")
     resolved = resolve_pairs(options.names, inside=options.inside, history=options.history)
     found = compare_pairs(
         resolved.pairs,

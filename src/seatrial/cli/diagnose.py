@@ -137,7 +137,7 @@ def _headline(report: LogReport) -> str:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed ({found.detail})"
     if found.cause is Cause.UNKNOWN and not found.detail.startswith(NO_CAUSE):
-        ended = "exited 0, but " if report.exit_code == 0 else "the log says that training is over, but " if found.good_end else ""
+        ended = "exited 0, but " if report.exit_code == 0 else "the log says that training has ended, but " if found.good_end else ""
         return f"{ended}{found.detail}"
     if report.exit_code is not None:
         return f"exited 0, and the log shows signs of a failure: {found.detail}"

@@ -56,7 +56,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder
 Rank = Annotated[int | None, typer.Option("--rank", metavar="N", help="Only this rank's lines.")]
 AttemptNumber = Annotated[int | None, typer.Option("--attempt", metavar="K", help="An earlier attempt instead of the newest.")]
 NodeName = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this host's lines, of a run on many hosts.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run is over.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue to print until the run has ended.")]
 
 
 def watch(out: Folder, once: Once = False, web: Web = False, port: Port = None, open_it: Open = False) -> int:
@@ -171,7 +171,7 @@ def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
     from seatrial.cli.browser import open_private
 
     listener = open_listener(port)
-    print(f"{listener.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign goes on.", flush=True)
+    print(f"{listener.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign continues.", flush=True)
     with open_private(listener.address, listener.port) if open_it else contextlib.nullcontext("") as sentence:
         if sentence:
             print(sentence, flush=True)

@@ -221,7 +221,7 @@ def tail_lines(path: Path, count: int, max_bytes: int = TAIL_CHUNK_BYTES, start:
 def link_relative(link: Path, target: Path) -> None:
     """Point `link` at `target` by a relative path, replacing an earlier link; FileExistsError where something else is there."""
     if os.path.lexists(link) and not link.is_symlink():
-        raise FileExistsError(errno.EEXIST, "is no link", str(link))
+        raise FileExistsError(errno.EEXIST, "is not a link", str(link))
     temporary = link.with_name(f".{link.name}.{_writer()}.x{_LINK}")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, link.parent))

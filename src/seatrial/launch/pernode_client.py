@@ -211,5 +211,5 @@ class PernodeClient:
 
     def _finish(self, message: Message) -> int:
         code = message.get("code")
-        self._report(f"{self._node}: the campaign is over (exit code {code})")
+        self._report(f"{self._node}: the campaign has ended (exit code {code})")
         return code if isinstance(code, int) else 1

@@ -173,7 +173,7 @@ ORDER = warning(
 )
 PERSISTENCE = information(
     name="persistence mode",
-    what="whether the driver stays loaded while nobody uses the GPU",
+    what="whether the driver stays loaded while the GPU is unused",
     prevents="seconds more at the start of every run, and counters that start over",
     fix="sudo nvidia-smi -pm 1",
 )

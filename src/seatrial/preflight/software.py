@@ -64,7 +64,7 @@ PROGRAM = refusal(
 )
 TORCHRUN = warning(
     name="program torchrun",
-    what="whether this Python can start torchrun for a script of yours",
+    what="whether this Python can start torchrun for your script",
     prevents="ModuleNotFoundError: No module named 'torch'",
     fix="pip install 'seatrial[workloads]', or name the torchrun of another environment in launcher.program",
 )
@@ -77,7 +77,7 @@ SCRIPT = refusal(
 GIT = information(
     name="git",
     what="whether git is there to record the commit of the code",
-    prevents="results that nobody can trace to a commit: git_commit_hash stays empty",
+    prevents="results that cannot be traced to a commit: git_commit_hash stays empty",
     fix="install git",
 )
 NVIDIA_SMI = information(

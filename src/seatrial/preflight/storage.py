@@ -183,7 +183,7 @@ FILE_SYSTEM = information(
     name="file system",
     what="whether the output is on a network file system, in memory, or in a container's own layer",
     prevents="results that are gone with the container or the next start, or slow to appear for others",
-    fix="choose a folder on a local disk with --out, and copy it when the campaign is over",
+    fix="choose a folder on a local disk with --out, and copy it when the campaign has ended",
 )
 OUTPUT_CHECKS = (OUTPUT, FILE_SYSTEM)
 

@@ -111,7 +111,7 @@ class LineFile:
         if (self.lost_lines or self._file.fallback_bytes) and not self._warned:
             self._warned = True
             meanwhile = "its measurements are being lost" if self.lost_lines else "its measurements are written to the fallback folder"
-            log.warning("cannot write %s (%s): training goes on, %s", self.path, self.last_error, meanwhile)
+            log.warning("cannot write %s (%s): training continues, %s", self.path, self.last_error, meanwhile)
 
     def remark(self, what: str) -> str:
         """What a reader of heartbeats should know about this file; empty when all is well."""

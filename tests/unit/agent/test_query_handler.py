@@ -81,7 +81,7 @@ def test_a_port_is_reached_with_the_token_and_free_afterwards(answerer: QueryHan
         "nowhere": {"addresses": [], "port": port, "token": "secret"},
     }
     answer = other.answer({"ask": "reach", "targets": targets})
-    assert answer["troubles"] == {"wrong": "127.0.0.1: somebody else answers there", "nowhere": "no address is known"}
+    assert answer["troubles"] == {"wrong": "127.0.0.1: another program answers there", "nowhere": "no address is known"}
     assert answer["at"] == {"right": "127.0.0.1", "one of two": "127.0.0.1"}
     answerer.answer({"ask": "close"})
     # Reserved as a run does it: no connection may linger there.
@@ -184,8 +184,8 @@ def test_a_lock_is_seen_by_others(answerer: QueryHandler, other: QueryHandler, t
 @pytest.mark.parametrize("name", ["results.json", "../.seatrial-trial-x", ".seatrial-trial-/../x"])
 def test_only_test_files_can_be_touched(answerer: QueryHandler, tmp_path: Path, name: str) -> None:
     for ask in ("put", "lock", "is_held"):
-        assert "is no test file" in answerer.answer({"ask": ask, "folder": str(tmp_path), "name": name})["trouble"]
-    assert "is no test file" in answerer.answer({"ask": "look", "folder": str(tmp_path), "wanted": {name: ""}})["trouble"]
+        assert "is not a test file" in answerer.answer({"ask": ask, "folder": str(tmp_path), "name": name})["trouble"]
+    assert "is not a test file" in answerer.answer({"ask": "look", "folder": str(tmp_path), "wanted": {name: ""}})["trouble"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -368,7 +368,7 @@ def test_it_starts_what_it_is_reported_and_ends_with_the_campaigns_code(
     assert terminal.index("mb8_r1: started here") < terminal.index("mb8_r1: finished on this node")
     server.finish(3)
     part.join(TIMEOUT_S)
-    assert part.ended == 3 and terminal[-1] == "node1: the campaign is over (exit code 3)"
+    assert part.ended == 3 and terminal[-1] == "node1: the campaign has ended (exit code 3)"
 
 
 def test_an_agent_that_cannot_start_or_fails_is_reported_to_node_0(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> None:

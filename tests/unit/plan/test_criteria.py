@@ -264,7 +264,7 @@ def test_the_listing_of_one() -> None:
         "      failed_runs at most 0 runs (campaign): a configuration that fails sometimes is not accepted on the runs that survived",
         "      regression_pct at most 3 % (every_group): the procedure allows 3 % against the last accepted result",
         "      loss_comparable holds (winner): a speed-up that worsens the loss does not count",
-        "      loss_finite holds (every_run): a loss that is no number ends the training, however fast it goes on",
+        "      loss_finite holds (every_run): with a loss that is not a number the training has failed, however fast it is",
     ]
     assert criteria_listing("loss_comparable").splitlines()[0] == (
         "  loss_comparable (winner, every_group) [takes no bound, needs a baseline]"

@@ -144,7 +144,7 @@ def test_without_a_fallback_lines_are_lost_counted_and_logged_once(full, caplog)
     assert file.remark("event").startswith("3 event lines lost")
     assert NO_SPACE in file.remark("event")
     assert len(caplog.records) == 1
-    assert "training goes on, its measurements are being lost" in caplog.text
+    assert "training continues, its measurements are being lost" in caplog.text
 
 
 @pytest.mark.usefixtures("no_fallback")

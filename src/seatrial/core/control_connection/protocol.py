@@ -187,7 +187,7 @@ class Connection:
         """ValueError for what is no message of ours."""
         message = json.loads(line if self._channel is None else self._channel.open(line))
         if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
-            raise ValueError("no message of ours")
+            raise ValueError("not a Seatrial message")
         return message
 
     def finish(self) -> None:
@@ -331,7 +331,7 @@ def _authenticate(endpoint: ControlEndpoint, connected: socket.socket, hello: Ma
     if not is_nonce(nonce) or not is_version(version):
         connection.close()
         is_earlier = "version" not in greeting
-        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "it is no harness")
+        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "it is not a harness")
     ours = new_nonce()
     connection.send({"kind": "introduction", "node": endpoint.node, "nonce": ours, "version": __version__})
     handshake = Handshake(

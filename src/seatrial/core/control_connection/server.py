@@ -469,7 +469,7 @@ class ControlServer:
             else:
                 is_right = message["kind"] == "hello" and self._admit(peer, message, now)
             if not is_right:
-                peer.connection.close("not a node of ours")
+                peer.connection.close("not an expected node")
                 return
             if peer.node:
                 # Whatever came behind the hello.

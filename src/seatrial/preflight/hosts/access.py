@@ -85,7 +85,7 @@ SSH = refusal(
     fix="{way}",
     in_docs={
         "error": "Permission denied (publickey); Host key verification failed; Could not resolve hostname; Connection refused; or a "
-        "launcher that waits for a password nobody types",
+        "launcher that hangs at the password prompt",
         "way": "ssh-copy-id HOST; ssh-keyscan HOST >> ~/.ssh/known_hosts, once the key is known to be right; or start sshd there",
     },
 )
