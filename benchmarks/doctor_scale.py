@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from outcome import parser, report
-from seatrial.agent.answers import QueryHandler
+from seatrial.agent.query_handler import QueryHandler
 from seatrial.core.hostfile import HostSpec
-from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.host_queries import HostSessions
 from seatrial.preflight.definitions import Need
 from seatrial.preflight.hosts import exchanges
 from seatrial.preflight.hosts.examine import examine_hosts
@@ -82,10 +82,10 @@ def seconds(count: int, answers: list[Path], folder: Path, slow_s: float) -> tup
     exchanges = 0
     with HostSessions(commands) as sessions:
 
-        def ask(questions: Mapping[str, Any], timeout_s: float, /) -> Mapping[str, Reply]:
+        def ask(queries: Mapping[str, Any], timeout_s: float, /) -> Mapping[str, Reply]:
             nonlocal exchanges
             exchanges += 1
-            return sessions.ask(questions, timeout_s)
+            return sessions.ask(queries, timeout_s)
 
         found = examine_hosts(ask, Need(output=folder), hosts, head="node0", fast=True)
     took_s = time.monotonic() - began_m

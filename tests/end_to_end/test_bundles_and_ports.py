@@ -52,5 +52,5 @@ def test_a_port_in_use_fails_the_run_and_the_next_command_runs_it_again(harness:
 
     with socket.create_server(("0.0.0.0", port)):
         harness.run(*command, "--again", code=3)
-    assert "finished before" not in harness.run(*command)
+    assert "already finished" not in harness.run(*command)
     assert harness.verdict() == "PASS"

@@ -95,7 +95,7 @@ def test_finished_runs_are_kept_more_repeats_extend_and_changed_settings_run_aga
 
 def test_again_runs_finished_runs_anew(finished: Harness) -> None:
     text = finished.run("run", "plan.yaml", "--again", "--only", "mb4_r1")
-    assert "finished before" not in text and "attempt 2" in text
+    assert "already finished" not in text and "attempt 2" in text
     assert [row["attempt"] for row in finished.manifest() if row["run"] == "mb4_r1"] == ["1", "2"]
 
 

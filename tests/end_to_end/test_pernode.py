@@ -105,11 +105,11 @@ def test_both_run_their_share_and_a_node_with_another_plan_is_refused(harness: H
     assert (code, code0) == (0, 0), text0 + text
     assert f"waiting for node1 (start there: seatrial run plan.yaml --only base --node-rank 1 --master-addr {ADDRESS}" in text0
     assert "is refused" in text0 and "PASS " in text0
-    assert "base_r2: started here" in text and "base_r2: over here" in text and "the campaign is over (exit code 0)" in text
+    assert "base_r2: started here" in text and "base_r2: finished on this node" in text and "the campaign has ended (exit code 0)" in text
     attempt = harness.out.run("base_r2").attempt(1)
     assert len(attempt.all_events()) == 2
     assert attempt.node("node1").launcher_log.exists() and not attempt.node("node0").launcher_log.exists()
-    assert not harness.out.gate.exists()
+    assert not harness.out.pernode_server_file.exists()
     assert [row["status"] for row in harness.manifest()] == ["success"] * 2
 
 
@@ -133,9 +133,9 @@ def test_when_node_0_is_killed_the_other_leaves_nothing(harness: Harness, port: 
     node0.kill()
     node0.wait()
     code, text = ended(other)
-    assert code == 1 and "node 0 is gone" in text and "nothing is left running here" in text, text
+    assert code == 1 and "lost node 0" in text and "Nothing runs here" in text, text
     wait_until(lambda: harness.left_behind() == [], "everything is gone", 60)
-    assert harness.out.gate.exists(), "left by the dead process; the next command ignores it"
+    assert harness.out.pernode_server_file.exists(), "left by the dead process; the next command ignores it"
     other, node0 = start(harness, 1, port, "--set", "steps=5"), start(harness, 0, port, "--set", "steps=5")
     code0, text0 = ended(node0)
     assert code0 == 0, text0
@@ -169,11 +169,11 @@ def test_node_0_stopped_ends_both(harness: Harness, port: int) -> None:
 def test_node_0_stopped_while_it_waits(harness: Harness, port: int) -> None:
     harness.plan(PLAN)
     node0 = start(harness, 0, port)
-    wait_until(harness.out.gate.exists, "node 0 waits")
+    wait_until(harness.out.pernode_server_file.exists, "node 0 waits")
     node0.send_signal(signal.SIGINT)
     code, text = ended(node0)
     assert code == 130 and "stopped while waiting for node1; nothing was run" in text
-    assert not harness.out.gate.exists() and not harness.out.owner.exists()
+    assert not harness.out.pernode_server_file.exists() and not harness.out.owner.exists()
 
 
 def test_a_port_in_use_is_reported_at_once(harness: Harness) -> None:
@@ -181,4 +181,4 @@ def test_a_port_in_use_is_reported_at_once(harness: Harness) -> None:
     with socket.create_server(("", 0)) as server:
         code, text = ended(start(harness, 0, server.getsockname()[1]))
     assert code == 1 and "is in use on this node" in text
-    assert not harness.out.gate.exists()
+    assert not harness.out.pernode_server_file.exists()

@@ -85,7 +85,7 @@ def test_whether_ranks_without_the_probe_trained_together(harness: Harness, args
     """In one group they are connected, which the agent sees; otherwise nothing shows it, and that is said with the verdict."""
     plan = JOB.replace("ddp_job.py", "without_probe.py").replace('["--steps", "{steps}", "--crash-at", "5"]', args)
     text = harness.run("run", str(harness.plan(plan.replace("steps: 30\n", ""))))
-    said = "Nothing shows that the 2 ranks trained together"
+    said = "No evidence that the 2 ranks formed one process group"
     assert (said in " ".join(text.split())) == (args == "[alone]"), text
     statements = {one["kind"]: one for one in json.loads(harness.out.verdict.read_text())["statements"]}
     assert ("process_group" in statements) == (args == "[alone]")

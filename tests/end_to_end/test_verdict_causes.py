@@ -226,7 +226,7 @@ def test_cards_that_are_too_hot_and_work_in_turns(harness: Harness) -> None:
     assert "hw_thermal_slowdown" in found["thermal"].text and "power_cap" not in found
     turns = found["anti_correlated_gpus"]
     correlation = turns.numbers["rank_correlation"]
-    assert isinstance(correlation, float) and correlation < -0.5 and "GPU 0 and GPU 1 work in turns" in turns.text
+    assert isinstance(correlation, float) and correlation < -0.5 and "GPU 0 and GPU 1 have anti-correlated utilisation" in turns.text
 
 
 @nvml.needs_compiler

@@ -26,8 +26,8 @@ TAIL = """
 - CUDA: the trainer, the probe, NVML and the doctor on one GPU (`tests/gpu`), where NCCL has one rank and nothing to send;
 - NCCL's failures: by their texts, against the signatures.
 
-So figures for two or four GPUs, peer-to-peer stalls, and what ZeRO costs in communication are not measured by us. GPUs that take turns are
-found in made telemetry of two GPUs (`tests/recorded/telemetry`).
+So figures for two or four GPUs, peer-to-peer stalls, and what ZeRO costs in communication are not measured by us. Anti-correlated
+GPU utilisation is found in made telemetry of two GPUs (`tests/recorded/telemetry`).
 
 NVML that hangs is shown with a stub of the library; file systems without locks, and a campaign folder shared by two hosts, with a
 heartbeat file. ECC errors, a GPU that falls off the bus and InfiniBand are not shown. Without root under `ptrace_scope` 1, py-spy may be

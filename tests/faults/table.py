@@ -101,7 +101,7 @@ RUN_FAULTS = Part(
         ),
         Row(
             "Run after run fails for a cause that no setting explains (import error, missing file, port)",
-            "After three alike, with no success before, the campaign stops; `--keep-going` runs the others all the same.",
+            "After three identical failures with no success before, the campaign stops; `--keep-going` runs the others anyway.",
             "INCONCLUSIVE, exit code 3; the others stay pending.",
             f"{RUNS}::test_alike_failures_that_no_setting_explains_end_the_campaign",
         ),
@@ -362,7 +362,7 @@ DISK_FAULTS = Part(
         Row(
             "It fills up under a run and is freed again",
             "Events, logs and tables go to the temporary folder and are merged back.",
-            "`ok`; a caution names what was kept elsewhere.",
+            "`ok`; a caution names what was written to the fallback folder.",
             f"{DISK}::test_the_disk_fills_up_under_a_run_and_nothing_of_it_is_lost",
         ),
         Row(
@@ -379,13 +379,13 @@ DISK_FAULTS = Part(
         ),
         Row(
             "No space, in each writer",
-            "Retried, kept elsewhere, merged back in order.",
+            "Retried, written to the fallback folder, merged back in order.",
             "A caution.",
             f"{WRITERS}::test_a_full_disk_in_each_writer",
         ),
         Row(
             "After a full disk the folder is removed and the command repeated",
-            "What the old campaign kept elsewhere carries its identity and is left alone.",
+            "What the old campaign wrote to the fallback folder carries its identity and is left alone.",
             "A caution names it.",
             "unit/core/test_durable.py::test_nothing_of_a_removed_campaign_gets_into_the_next_one_under_its_name",
         ),
@@ -397,7 +397,7 @@ DISK_FAULTS = Part(
         ),
         Row(
             "Input/output errors on the manifest",
-            "Retried, then kept elsewhere; it can be recomputed from the attempts.",
+            "Retried, then written to the fallback folder; it can be recomputed from the attempts.",
             "The campaign goes on; nothing is lost.",
             f"{DISK}::test_an_input_output_error_on_the_manifest",
         ),
@@ -495,7 +495,7 @@ BAD_INPUT = Part(
         ),
         Row(
             "Closed streams, /dev/full, a low file descriptor limit",
-            "The campaign goes on.",
+            "The campaign continues.",
             "Exit code 0.",
             f"{INPUT}::test_streams_and_limits_that_break_end_no_campaign",
         ),

@@ -73,4 +73,6 @@ def test_an_input_output_error_on_the_manifest(harness: Harness) -> None:
     rows = harness.manifest()
     assert [row["outcome"] for row in rows] == ["ok", "ok"]
     assert CampaignPaths(harness.folder / "out").verdict.exists()
-    assert "run_manifest.tsv" in harness.out.summary_md.read_text() and "kept elsewhere" in harness.out.summary_md.read_text()
+    assert (
+        "run_manifest.tsv" in harness.out.summary_md.read_text() and "written to the fallback folder" in harness.out.summary_md.read_text()
+    )

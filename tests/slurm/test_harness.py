@@ -20,7 +20,7 @@ def test_a_harness_that_goes_away_and_another_that_picks_up(campaign: JobCampaig
     assert campaign.slurm.state(job) == "RUNNING"
     if number == signal.SIGKILL:
         text = campaign.run({**SOME_SECONDS, "steps": 301}, code=None)
-        assert f"Slurm job {job} is running for base_r1 as it was (attempt 1)" in " ".join(text.split()), text
+        assert f"Slurm job {job} is running for base_r1 of the previous plan (attempt 1)" in " ".join(text.split()), text
     campaign.run(SOME_SECONDS)
     assert campaign.outcome().outcome is Outcome.OK and campaign.job() == job
     assert not campaign.attempt(number=2).folder.exists()

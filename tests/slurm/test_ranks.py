@@ -103,6 +103,6 @@ def test_whether_nodes_trained_together_without_the_probe(campaign: JobCampaign,
     plan = {key: value for key, value in TWO_NODES.items() if key not in ("settings", "steps")}
     limits = {"start_s": 200, "run_s": 250}
     text = campaign.run({**plan, "workload": {"script": "train.py", "args": [how]}, "launcher": "torchrun", "limits": limits})
-    assert ("Nothing shows that the 2 ranks trained together" in " ".join(text.split())) == (how != "together"), text
+    assert ("No evidence that the 2 ranks formed one process group" in " ".join(text.split())) == (how != "together"), text
     statements = json.loads(campaign.out.verdict.read_text())["statements"]
     assert ("process_group" in [one["kind"] for one in statements]) == (how != "together")

@@ -57,7 +57,7 @@ def end_attempt(folder: Path) -> int:
     """The exit code of `--end`."""
     # By the name alone: a folder that this host does not see may still have processes here.
     if not folder.is_absolute() or not AttemptPaths(folder).number:
-        sys.stderr.write(f"seatrial.agent: {folder} is no attempt's folder; expected an absolute path that ends in attempt-N\n")
+        sys.stderr.write(f"seatrial.agent: {folder} is not an attempt's folder; expected an absolute path that ends in attempt-N\n")
         return 1
     killed = kill_orphans(folder, {})
     report = AgentReport(kind="gone", t=time.time(), m=time.monotonic(), killed=len(killed), host=socket.gethostname())

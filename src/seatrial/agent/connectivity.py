@@ -1,6 +1,6 @@
 """Whether hosts can reach each other, and how fast: test ports with a token, transfers over them, ssh; and doing such things concurrently.
 
-In: the doctor's questions as JSON objects. Out: JSON objects; `trouble` is what went wrong. A host listens, others connect and must receive
+In: the doctor's queries as JSON objects. Out: JSON objects; `trouble` is what went wrong. A host listens, others connect and must receive
 the token that only it knows. A listener closes by itself after LISTENER_LIFETIME_S. Connections end by a reset, from the side that
 connected: none lingers on a port that a run reserves a moment later.
 
@@ -81,9 +81,9 @@ def describe_error(error: BaseException) -> str:
     return str(reason).partition(" (while ")[0] if reason else f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def try_ssh(question: Mapping[str, Any]) -> Answer:
+def try_ssh(query: Mapping[str, Any]) -> Answer:
     """Run `true` on `host` by ssh with the user's own `args`, without any prompt, as launchers do; `trouble` is ssh's error."""
-    host, args = str(question["host"]), list(map(str, question.get("args", ())))
+    host, args = str(query["host"]), list(map(str, query.get("args", ())))
     argv = ssh_command(host, ["true"], args)
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=SSH_TIMEOUT_S, check=False)
@@ -102,13 +102,13 @@ class Listeners:
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
-    def listen(self, question: Mapping[str, Any]) -> Answer:
+    def listen(self, query: Mapping[str, Any]) -> Answer:
         """Send `token` to every client, on `port`, else on the first free one from `base` on, else on any where `any` is true, else on one
         of Seatrial's own. Returns the port."""
-        listener = _bind(_candidate_ports(question))
+        listener = _bind(_candidate_ports(query))
         self._open.append(listener)
-        token = str(question.get("token", "")).encode() + b"\n"
-        self._start_thread(self._accept, listener, functools.partial(_serve_client, token=token, word=str(question.get("word", ""))))
+        token = str(query.get("token", "")).encode() + b"\n"
+        self._start_thread(self._accept, listener, functools.partial(_serve_client, token=token, word=str(query.get("word", ""))))
         return {"port": listener.getsockname()[1]}
 
     def close(self) -> None:
@@ -138,11 +138,11 @@ class Listeners:
         thread.start()
 
 
-def _candidate_ports(question: Mapping[str, Any]) -> Sequence[int]:
-    port, base = question.get("port"), question.get("base")
+def _candidate_ports(query: Mapping[str, Any]) -> Sequence[int]:
+    port, base = query.get("port"), query.get("base")
     if isinstance(port, int):
         return [port]
-    if question.get("any"):
+    if query.get("any"):
         return [0]
     return ports_from(base) if isinstance(base, int) else [*candidate_ports(), 0]
 
@@ -166,11 +166,11 @@ def _serve_client(client: socket.socket, token: bytes, word: str) -> None:
         _serve_speed_test(client, word)
 
 
-def try_connections(question: Mapping[str, Any]) -> Answer:
+def try_connections(query: Mapping[str, Any]) -> Answer:
     """`troubles` of those of `targets` (name → addresses, port, token) that cannot be reached, all tried concurrently; `at` with the
     address at which each of the others was."""
-    timeout_s = float(question.get("limit_s", CONNECT_TIMEOUT_S))
-    targets = {str(name): target for name, target in question.get("targets", {}).items()}
+    timeout_s = float(query.get("limit_s", CONNECT_TIMEOUT_S))
+    targets = {str(name): target for name, target in query.get("targets", {}).items()}
     functions = {name: (functools.partial(_try_target, target, timeout_s), timeout_s + 1.0) for name, target in targets.items()}
     answers = run_concurrently(functions)
     return {
@@ -220,7 +220,7 @@ def _connect(address: str, port: int, token: str, timeout_s: float) -> socket.so
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         if receive_line(connection, deadline_m) != token.encode() + b"\n":
-            raise ConnectionError(errno.EPROTO, "somebody else answers there")
+            raise ConnectionError(errno.EPROTO, "another program answers there")
     except BaseException:
         connection.close()
         raise
@@ -256,11 +256,11 @@ def _serve_speed_test(client: socket.socket, word: str) -> None:
             pass
 
 
-def measure_speed(question: Mapping[str, Any]) -> Answer:
+def measure_speed(query: Mapping[str, Any]) -> Answer:
     """Bytes per second `to` and `from` the target (addresses, port, token, word), one after the other, each for at most `seconds` and
     `bytes`."""
-    seconds, size_bytes = min(float(question["seconds"]), MAX_TRANSFER_S), min(int(question["bytes"]), MAX_TRANSFER_BYTES)
-    target = question["target"]
+    seconds, size_bytes = min(float(query["seconds"]), MAX_TRANSFER_S), min(int(query["bytes"]), MAX_TRANSFER_BYTES)
+    target = query["target"]
     with _connect_to_any(target) as connection:
         connection.sendall(f"{target['word']} {TAKE} {seconds} {size_bytes}\n".encode())
         _send(connection, seconds + TRANSFER_TIMEOUT_S, size_bytes)

@@ -112,7 +112,7 @@ class HarnessPipe:
         except BlockingIOError:
             return []
         except OSError:
-            self._ended = "standard input is no pipe"
+            self._ended = "standard input is not a pipe"
             return []
         if not data:
             self._ended = "the control pipe was closed"

@@ -60,10 +60,10 @@ class HarnessConnection:
             clock.tick(POLL_S)
 
     def _answer(self, see: Callable[[Message], RendezvousView]) -> None:
-        questions = [message for message in self._received if message["kind"] == "rendezvous"]
+        queries = [message for message in self._received if message["kind"] == "rendezvous"]
         self._received = [message for message in self._received if message["kind"] != "rendezvous"]
-        for question in questions:
-            view = see(question)
+        for query in queries:
+            view = see(query)
             with self._lock:
                 self._client.send({"kind": "rendezvous", "view": to_json(view)})
         self._flush()

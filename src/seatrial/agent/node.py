@@ -111,20 +111,18 @@ def _obey(connection: HarnessConnection, call: AgentEndpoint, clock: SuspendAwar
     if problem:
         return _refuse(connection, problem)
     try:
-        order, caller = _parse_order(go, call)
+        order, base_env = _parse_order(go, call)
     except ValueError as error:
         note(f"the order cannot be read: {error}")
         return _refuse(connection, f"the order cannot be read ({error}); check that all hosts have the same version of seatrial")
     _write_order(order, call)
-    write_environment(AttemptPaths(Path(call.attempt)).node(call.node), caller, order.command.env)
-    return run_order(order, caller, connection, clock)
+    write_environment(AttemptPaths(Path(call.attempt)).node(call.node), base_env, order.command.env)
+    return run_order(order, base_env, connection, clock)
 
 
-def _see_rendezvous(question: Message) -> RendezvousView:
-    view = see_rendezvous(question, os.environ)
-    note(
-        f"rendezvous {question.get('master_addr')}:{question.get('master_port')} ({', '.join(view.resolved) or 'unknown'}), NIC {view.nic}"
-    )
+def _see_rendezvous(query: Message) -> RendezvousView:
+    view = see_rendezvous(query, os.environ)
+    note(f"rendezvous {query.get('master_addr')}:{query.get('master_port')} ({', '.join(view.resolved) or 'unknown'}), NIC {view.nic}")
     return view
 
 
@@ -139,9 +137,9 @@ def _parse_order(go: Message, call: AgentEndpoint) -> tuple[AgentOrder, Mapping[
     order = from_json(AgentOrder, go.get("order"))
     env = go.get("env")
     # What was sent overrides the host's own environment (login shell, system).
-    caller = {**os.environ, **({str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {})}
+    base_env = {**os.environ, **({str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {})}
     # The order lists the shared memory of the harness's host; this host has its own.
-    return replace(order, call=call, host=socket.gethostname(), shared_memory=list_segments()), caller
+    return replace(order, call=call, host=socket.gethostname(), shared_memory=list_segments()), base_env
 
 
 def _write_order(order: AgentOrder, call: AgentEndpoint) -> None:
@@ -167,7 +165,7 @@ def write_environment(own: AttemptPaths, beneath: Mapping[str, str], added: Mapp
     try:
         write_json(own.environment, {"variables": recorded})
     except OSError:
-        note(f"{own.environment} could not be written; the run goes on without it")
+        note(f"{own.environment} could not be written; the run continues without it")
 
 
 class RendezvousPort:

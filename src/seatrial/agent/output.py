@@ -66,10 +66,10 @@ class LogFile:
         self._file.append(data)
         if self._file.lost_bytes and not self._noted_loss:
             self._noted_loss = True
-            self._note("the run goes on and its output is dropped until there is room")
+            self._note("the run continues and its output is dropped until there is room")
         elif self._file.fallback_bytes and not self._noted_fallback:
             self._noted_fallback = True
-            self._note("the run goes on and its output is kept elsewhere until it can")
+            self._note("the run continues and its output is written to the fallback folder")
 
     def close(self) -> None:
         self._file.close()

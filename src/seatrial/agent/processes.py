@@ -65,7 +65,7 @@ LOADER_NAME = "pt_data_worker"
 IN_WAITPID = "do_wait"
 
 
-def start_processes(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[StartedProcess]:
+def start_processes(order: AgentOrder, base_env: Mapping[str, str]) -> Iterator[StartedProcess]:
     """Start each process of the command; OSError when one cannot be started (those already started are the caller's to end)."""
     # A rank alone on its host is one of several all the same, and has its number in its variables where no launcher is between.
     several = len(order.command.ranks) > 1 or (order.call is not None and "RANK" in order.command.ranks[0])
@@ -73,7 +73,7 @@ def start_processes(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[St
         rank = int(overlay.get("RANK", order.first_rank + position))
         lines: LineMarker | PassThrough = LineMarker(rank) if several else LineMarker() if order.rank_logs else PassThrough()
         own_log = LogFile(AttemptPaths(Path(order.writes_to)).rank_logs / f"rank{rank}.log") if several else None
-        yield _start(order, {**caller, **order.command.env, **overlay}, lines, own_log)
+        yield _start(order, {**base_env, **order.command.env, **overlay}, lines, own_log)
 
 
 def describe_start_failure(order: AgentOrder, error: OSError) -> tuple[int, str]:
@@ -196,9 +196,9 @@ class RankObserver:
     Variables that the agent has itself (of a batch job around the campaign) say nothing about the run.
     """
 
-    def __init__(self, order: AgentOrder, caller: Mapping[str, str], *, root: int | None = None, proc: Path = PROC) -> None:
+    def __init__(self, order: AgentOrder, base_env: Mapping[str, str], *, root: int | None = None, proc: Path = PROC) -> None:
         self._path, self._proc = AttemptPaths(Path(order.writes_to)).observed_ranks, proc
-        self._outer = {**caller, **order.command.env}
+        self._outer = {**base_env, **order.command.env}
         self._tree = ProcessTree(os.getpid() if root is None else root, proc)
         self.look_at, self._wait_s = -math.inf, FIRST_LOOK_S
         self._seen = ObservedRanks()

@@ -28,18 +28,18 @@ Interfaces = Mapping[str, Sequence[str]]
 
 
 def see_rendezvous(
-    question: Message,
+    query: Message,
     environ: Mapping[str, str],
     interfaces: Interfaces | None = None,
     resolve: Callable[[str], Sequence[str]] = resolve_addresses,
     route: Callable[[str], str | None] = route_to,
 ) -> RendezvousView:
-    named = question.get("env")
+    named = query.get("env")
     named = {str(name): str(value) for name, value in named.items()} if isinstance(named, dict) else {}
     found = list_interfaces() if interfaces is None else interfaces
     usable = {name: tuple(one for one in addresses if not is_link_local(one)) for name, addresses in found.items()}
     usable = {name: addresses for name, addresses in usable.items() if addresses}
-    resolved = tuple(resolve(str(question.get("master_addr"))))
+    resolved = tuple(resolve(str(query.get("master_addr"))))
     variables = {**{name: environ[name] for name in INTERFACE_VARIABLES if environ.get(name)}, **named}
     chosen = _chosen(variables, usable) or _on_route(resolved, usable, route)
     return RendezvousView(

@@ -86,7 +86,7 @@ def _try_caches(folder: Path, job: str, host: str, nodes: int) -> dict[str, dict
     paths = {name: Path(os.environ[name]) for name in CACHES if os.environ.get(name)}
     found: dict[str, dict[str, Any]] = {}
     for name, path in paths.items():
-        problem = "is no folder" if not path.is_dir() else _write_trial(path, job + name, host)
+        problem = "is not a folder" if not path.is_dir() else _write_trial(path, job + name, host)
         sees = [] if problem else _wait_for_others(path, job + name, nodes, CACHE_TIMEOUT_S)
         found[name] = {"path": str(path), "problem": problem, "sees": sees, "identity": _identity(path)}
     if paths:

@@ -74,7 +74,7 @@ class Supervisor:
     def __init__(
         self,
         order: AgentOrder,
-        caller: Mapping[str, str] = os.environ,
+        base_env: Mapping[str, str] = os.environ,
         oom_kills: OomKillCounter | None = None,
         harness: Harness | None = None,
         clock: SuspendAwareClock | None = None,
@@ -82,7 +82,7 @@ class Supervisor:
         self._harness = harness or HarnessPipe()
         set_report_target(self._harness)
         self._oom_kills = oom_kills or OomKillCounter()
-        self._order, self._caller = order, caller
+        self._order, self._base_env = order, base_env
         self._output = Output(order)
         self._selector = selectors.DefaultSelector()
         self._commands_fd: int | None = None
@@ -99,7 +99,7 @@ class Supervisor:
         self._killed: set[int] = set()
         self._telemetry: Telemetry | None = None
         self._stacks = StackCollector(order)
-        self._ranks = RankObserver(order, caller)
+        self._ranks = RankObserver(order, base_env)
         self._clock = clock or SuspendAwareClock()
 
     @property
@@ -150,7 +150,7 @@ class Supervisor:
         if (events := self._output.events_fd) is not None:
             self._register(events, _FILES, self._output.on_events)
         try:
-            for started in start_processes(self._order, self._caller):
+            for started in start_processes(self._order, self._base_env):
                 self._started.append(started)
                 if started.pipe is not None:
                     self._register(started.pipe, _PIPES, functools.partial(self._on_output, started))
@@ -168,9 +168,9 @@ class Supervisor:
             # Imported here, so that the start of the processes does not wait for it.
             from seatrial.observe.run_telemetry import start_telemetry
 
-            self._telemetry = start_telemetry(self._order, self._caller)
+            self._telemetry = start_telemetry(self._order, self._base_env)
         except Exception as error:
-            note(f"telemetry did not start ({type(error).__name__}: {error}); the run goes on without it")
+            note(f"telemetry did not start ({type(error).__name__}: {error}); the run continues without it")
 
     def _turn(self) -> None:
         """Wait for an event, handle it, then do what is due by the clock."""
@@ -334,12 +334,12 @@ def _wake(number: int, frame: FrameType | None) -> None:
     """The wake-up pipe gets the signal's number; nothing is done here."""
 
 
-def run_order(order: AgentOrder, caller: Mapping[str, str], harness: Harness, clock: SuspendAwareClock | None = None) -> int:
+def run_order(order: AgentOrder, base_env: Mapping[str, str], harness: Harness, clock: SuspendAwareClock | None = None) -> int:
     """Carry out one order to its end; the exit code of the agent. `clock` is the one by which the harness was last heard."""
     supervisor: Supervisor | None = None
     code = 0
     try:
-        supervisor = Supervisor(order, caller, harness=harness, clock=clock)
+        supervisor = Supervisor(order, base_env, harness=harness, clock=clock)
         supervisor.run()
     except Exception as error:
         # Printed here, since os._exit may follow.

@@ -389,7 +389,7 @@ def _else_cautions(prepared: _Prepared) -> Iterator[str]:
     if prepared.refused:
         return
     if found := prepared.else_unlike:
-        yield f"Confounded, and compared all the same: {found.text}. Better {found.remedy}, and run both again."
+        yield f"Confounded, but compared anyway: {found.text}. Better {found.remedy}, and run both again."
     yield from (f"{text}." for text in settings_without_effect(prepared.a, prepared.b))
     if text := reported_by_one(prepared.a, prepared.b):
         yield f"{text[0].upper()}{text[1:]}."

@@ -237,7 +237,7 @@ def _turns(names: list[int | str], correlation: float, samples: _Utilisation, sp
     n = len(samples.util)
     return JitterCause(
         kind=IN_TURNS,
-        text=f"GPU {names[0]} and GPU {names[1]} work in turns: the rank correlation of their utilisation is {correlation:.2f} (n = {n} "
+        text=f"GPU {names[0]} and GPU {names[1]} have anti-correlated utilisation: rank correlation {correlation:.2f} (n = {n} "
         f"samples, {span.text}); {_imbalance_text(samples)}. {TURNS_ADVICE}.",
         numbers={
             "gpu_a": names[0],

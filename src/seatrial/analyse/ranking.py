@@ -521,7 +521,7 @@ def _all_else_unlike(order: Sequence[RankedGroup], confounded: Unlike | None, *,
         pairs = join_names([f"{row.group} is {row.same_as} measured again" for row in rows], MOST_TIED_NAMED)
         yield Caution(kind=NO_EFFECT, numbers={"groups": len(rows)}, text=f"{text}. {pairs}: they are not compared.")
     if confounded is not None:
-        allowed = f"{_upper(CONFOUNDED)}, and compared all the same: {confounded.text}. A difference may be due to {confounded.setting}."
+        allowed = f"{_upper(CONFOUNDED)}, but compared anyway: {confounded.text}. A difference may be due to {confounded.setting}."
         text = allowed if allow_confounded else f"{_upper(confounded_sentence(confounded))}."
         yield Caution(kind=CONFOUNDED, numbers={"settings": confounded.setting}, text=text)
     best = next((row for row in order if row.is_best), None)

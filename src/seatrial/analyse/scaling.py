@@ -181,7 +181,7 @@ def scaling(
     points = tuple(_point(each, sized[0]) for each in sized)
     having = [group.name for each in sized for group in each.groups]
     cautions = scaling_cautions(groups, points, having=having, metric=name, worker=worker)
-    mark = [f"Confounded, and compared all the same: {confounded.text}."] if confounded else []
+    mark = [f"Confounded, but compared anyway: {confounded.text}."] if confounded else []
     found = replace(found, points=points, cautions=(*mark, *cautions))
     if not found.is_measured:
         alone = f"All groups ran on {count(points[0].gpus, worker)}"

@@ -40,7 +40,7 @@ MOST_CV_PCT = 5.0
 MOST_UNSTABLE = 0.05
 """The seeds' gates; a figure at its bound holds."""
 BY_THEMSELVES = {
-    "anti_correlated_gpus": "its GPUs work in turns",
+    "anti_correlated_gpus": "anti-correlated GPU utilisation",
     "thermal": "its GPUs were throttled by heat",
 }
 """Causes that break stability whatever the step times are, as the stage-1 procedure has it: one would tune for the platform's noise."""

@@ -61,7 +61,7 @@ def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
 def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
     unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
     stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
-    alike = f"stopped, as {ALIKE_RUNS} runs in a row failed alike ({end.failed_alike})" if end.failed_alike else ""
+    alike = f"stopped after {ALIKE_RUNS} identical failures in a row ({end.failed_alike})" if end.failed_alike else ""
     found = [
         (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
         (AllocationEnding.USER, signals.asked, "stopped by the user"),
@@ -82,7 +82,7 @@ class LogListener:
         """The harness has shown them."""
 
     def skipped(self, spec: RunSpec, changes: str) -> None:
-        _log(f"{spec.run}: finished before")
+        _log(f"{spec.run}: already finished, skipped")
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
         _log(f"{spec.run}: {resumption.text}")

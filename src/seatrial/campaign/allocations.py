@@ -62,7 +62,7 @@ def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
     job = place.job_among(held, known or {})
     if known is None or (job in known and not known[job].is_over):
         raise RefusedError(
-            f"Slurm job {job or 'of unknown number'} may still run the plan as it was in {held.folder}: wait until it is over, or "
+            f"Slurm job {job or 'of unknown number'} may still run the previous plan in {held.folder}: wait until it ends, or "
             f"`seatrial stop {paths.folder}`"
         )
     status = known.get(job) or slurm.final_state(job)

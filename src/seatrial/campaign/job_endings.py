@@ -136,8 +136,8 @@ def settle_other_jobs(plan: CampaignPlan, paths: CampaignPaths) -> None:
         if known is None or (job in known and not known[job].is_over):
             state = "may still run" if known is None else f"is {known[job].state.lower()} for"
             raise RefusedError(
-                f"Slurm job {job or 'of unknown number'} {state} {spec.run} as it was (attempt {attempt.number}): wait until it is over, "
-                f"or `seatrial stop {paths.folder}`"
+                f"Slurm job {job or 'of unknown number'} {state} {spec.run} of the previous plan (attempt {attempt.number}): wait until it "
+                f"ends, or `seatrial stop {paths.folder}`"
             )
         close_attempt(attempt, judge_job(attempt, spec, job, known.get(job) or slurm.final_state(job)))
 

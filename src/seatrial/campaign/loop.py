@@ -92,7 +92,7 @@ class Listener(Protocol):
         """A run is over; `measured` is None where this machine cannot measure."""
 
 
-FINISHED = "it has finished, so --from-start has nothing to start over; run it anew with `seatrial run PLAN --again`, or remove its folder"
+FINISHED = "already finished. Run it again with `seatrial run PLAN --again`, or remove its folder"
 
 
 def run_campaign(

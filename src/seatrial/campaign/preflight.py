@@ -15,7 +15,7 @@ from seatrial.core import files
 from seatrial.core.errors import RefusedError
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import CampaignPaths
-from seatrial.launch.host_questions import HostSessions, answer_commands, own_host
+from seatrial.launch.host_queries import HostSessions, answer_commands, own_host
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.transports.select import user_ssh_args
 from seatrial.preflight.definitions import HostsExamined, Need, need_of
@@ -24,7 +24,7 @@ from seatrial.preflight.hosts.access import no_hosts_check
 from seatrial.preflight.hosts.examine import examine_hosts, no_hosts
 from seatrial.preflight.hosts.exchanges import PernodeFacts, hosts_of, need_of_head
 from seatrial.preflight.slurm import look_from_nodes
-from seatrial.preflight.warm import NOTHING, warm_checks, warm_question
+from seatrial.preflight.warm import NOTHING, warm_checks, warm_query
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
@@ -86,8 +86,8 @@ def examine_by_ssh(need: Need, place: PlaceSpec, *, fast: bool) -> HostsExamined
     if not hosts:
         return no_hosts(need, place, head)
     # With the options that agents will be started with, so that nothing is refused which would work.
-    place = replace(place, ssh_args=user_ssh_args(place, [host.name for host in hosts if host.name != head], need.caller))
-    commands = answer_commands(hosts, head, python=place.python, ssh_args=place.ssh_args, env=need.caller)
+    place = replace(place, ssh_args=user_ssh_args(place, [host.name for host in hosts if host.name != head], need.base_env))
+    commands = answer_commands(hosts, head, python=place.python, ssh_args=place.ssh_args, env=need.base_env)
     with HostSessions(commands) as sessions:
         return examine_hosts(sessions.ask, need, hosts, head=head, fast=fast, place=place)
 
@@ -105,14 +105,14 @@ def examine_by_commands(need: Need, server: PernodeServer, *, fast: bool) -> Hos
 def warm_hosts(need: Need, place: PlaceSpec | None) -> dict[str, tuple[Check, ...]]:
     """Fill the caches of every host of the plan, all at once: host → what was built, in how many seconds, or why not. Without other hosts
     it is this machine."""
-    question = warm_question(need)
+    question = warm_query(need)
     hosts = (hosts_of(need) or place.hosts) if place else ()
     head = own_host(hosts)
     names = [host.name for host in hosts] or [head]
     if question is None:
         return {name: (NOTHING.result(True, "nothing to do: no workload of this plan has caches to fill"),) for name in names}
-    ssh_args = user_ssh_args(place, [name for name in names if name != head], need.caller) if place else ()
-    commands = answer_commands(hosts, head, python=place.python if place else "", ssh_args=ssh_args, env=need.caller)
+    ssh_args = user_ssh_args(place, [name for name in names if name != head], need.base_env) if place else ()
+    commands = answer_commands(hosts, head, python=place.python if place else "", ssh_args=ssh_args, env=need.base_env)
     with HostSessions({name: commands[name] for name in names}) as sessions:
         replies = sessions.ask(dict.fromkeys(names, question), WARM_TIMEOUT_S)
     return {name: tuple(warm_checks(reply)) for name, reply in replies.items()}

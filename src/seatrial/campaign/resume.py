@@ -127,8 +127,8 @@ def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, ended: str, cha
     # Which changes make another training, a bundled trainer decides itself when it reads the checkpoint.
     proviso = " (the trainer refuses changes that make it another training)" if spec.workload.module else ""
     return (
-        f"{spec.run} {ended} {what} (attempt {attempt.number}), and {changed} since. Go on from it all the same with "
-        f"--resume-changed{proviso}, start over with --from-start, or run it as it was"
+        f"{spec.run} {ended} {what} (attempt {attempt.number}), and {changed} since. Resume anyway with "
+        f"--resume-changed{proviso}, restart with --from-start, or undo the change"
     )
 
 

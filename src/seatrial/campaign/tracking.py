@@ -274,7 +274,7 @@ class Tracking:
         if tracker.sent:
             text += f" to {tracker.where}"
         left = [f"{tracker.runs - tracker.sent} not ({tracker.reason})"] if tracker.sent < tracker.runs else []
-        left += [f"{self.earlier} finished before not again"] if self.earlier else []
+        left += [f"{self.earlier} already sent"] if self.earlier else []
         if not left:
             return text
         return f"{text}; {', '.join(left)}: `seatrial report {self.paths.folder} --track {name}` sends what is missing"
@@ -290,7 +290,7 @@ class Tracking:
         if answer.reason == INTERRUPTED:
             return False
         tracker.failures += 1
-        rest = "; it is left alone from here on" if tracker.failures >= MAX_FAILURES else ""
+        rest = "; nothing more is sent to it" if tracker.failures >= MAX_FAILURES else ""
         self.warn(f"tracking: {name}: {answer.reason}; the campaign goes on{rest} (more in {self.paths.tracking_log})")
         return False
 

@@ -65,8 +65,8 @@ Margin = Annotated[
     typer.Option(
         "--margin",
         metavar="PCT",
-        help="A difference within this many per cent does not matter: SAME where the whole interval lies within it, FASTER or SLOWER where "
-        "the interval excludes no difference and its middle lies beyond the margin, AMBIGUOUS else.",
+        help="Margin of differences that do not matter, in per cent. SAME: the interval is within it. FASTER, SLOWER: the interval "
+        "excludes 1 and the mean is outside the margin. Otherwise AMBIGUOUS.",
         rich_help_panel=HOW,
     ),
 ]
@@ -163,7 +163,7 @@ def _compare(options: _Options, gpus: Sequence[int] | None) -> int:
     if gpus:
         raise UsageError("--gpus is what --scaling projects to; add --scaling, or leave it out")
     if not 0 <= options.margin < math.inf:
-        raise UsageError(f"--margin {options.margin:g} is no difference in per cent; give 0 or more")
+        raise UsageError(f"--margin {options.margin:g} is not a difference in per cent; give 0 or more")
     resolved = resolve_pairs(options.names, inside=options.inside, history=options.history)
     found = compare_pairs(
         resolved.pairs,

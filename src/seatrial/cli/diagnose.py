@@ -57,7 +57,7 @@ Steps = Annotated[
     typer.Option(
         "--steps",
         metavar="N",
-        help="Steps the job was to take: a log that reaches them shows a good end, one that does not shows none.",
+        help="Expected steps. A log that reaches them counts as complete, one that does not as incomplete.",
         min=1,
     ),
 ]
@@ -137,7 +137,7 @@ def _headline(report: LogReport) -> str:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed ({found.detail})"
     if found.cause is Cause.UNKNOWN and not found.detail.startswith(NO_CAUSE):
-        ended = "exited 0, but " if report.exit_code == 0 else "the log says that training is over, but " if found.good_end else ""
+        ended = "exited 0, but " if report.exit_code == 0 else "the log says that training has ended, but " if found.good_end else ""
         return f"{ended}{found.detail}"
     if report.exit_code is not None:
         return f"exited 0, and the log shows signs of a failure: {found.detail}"

@@ -48,7 +48,7 @@ class PlainView:
 
     def skipped(self, spec: RunSpec, changes: str) -> None:
         changed = f"; changed since: {changes}; remove its folder to run it again" if changes else ""
-        self._print_line(f"{spec.run}: finished before, not run again{changed}")
+        self._print_line(f"{spec.run}: already finished, skipped{changed}")
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
         self._print_line(f"{spec.run}: {resumption.text}")
@@ -80,7 +80,7 @@ class PlainView:
     def stopping(self, spec: RunSpec) -> None:
         longest = format_duration(spec.limits.soft_s + spec.limits.term_s)
         position = self._positions.get(spec.run, "")
-        self._print_line(f"{position}{spec.run}: stopping, up to {longest} for it to end by itself; Ctrl-C again kills it at once")
+        self._print_line(f"{position}{spec.run}: stopping (up to {longest}). Ctrl-C again kills it")
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
         self._print_line(f"{self._positions.get(spec.run, '')}{end_line(spec, outcome, measured)}")

@@ -67,12 +67,12 @@ Heartbeat = Annotated[
         show_default=False,
     ),
 ]
-Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
+Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too. Their earlier attempts stay but no longer count.")]
 FromStart = Annotated[
     bool,
     typer.Option(
         "--from-start",
-        help="Start a stopped training anew at step 0. Default: a plan of one group and one repeat goes on from its last whole "
+        help="Restart a stopped training at step 0. Default: a plan of one group and one repeat resumes from its last complete "
         "checkpoint; other plans always start at step 0.",
     ),
 ]
@@ -80,21 +80,23 @@ ResumeChanged = Annotated[
     bool,
     typer.Option(
         "--resume-changed",
-        help="Go on from the last whole checkpoint of a training whose script or settings changed since. Default: that is refused; with "
-        "another number of steps alone it goes on.",
+        help="Resume from the last complete checkpoint though script or settings changed since. Default: refused, unless only the "
+        "number of steps changed.",
     ),
 ]
 KeepGoing = Annotated[
     bool,
-    typer.Option("--keep-going", help="Go on where no run has succeeded and three in a row failed for a cause that no setting explains."),
+    typer.Option(
+        "--keep-going", help="Continue after three identical failures in a row with no success, of a cause that no setting explains."
+    ),
 ]
 IgnoreNeeds = Annotated[
     bool,
-    typer.Option("--ignore-needs", help="Start although the campaign that the plan `needs` has not passed here; recorded as a warning."),
+    typer.Option("--ignore-needs", help="Start even if the campaign that the plan `needs` has not passed here. Recorded as a warning."),
 ]
 IgnoreFit = Annotated[
     bool,
-    typer.Option("--ignore-fit", help="Start although a run will not fit into GPU memory by its forecast; recorded as a warning."),
+    typer.Option("--ignore-fit", help="Start even if the forecast says that a run will not fit into GPU memory. Recorded as a warning."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, which is often a slip in the axes.")]
 Full = Annotated[
@@ -105,8 +107,7 @@ AllowConfounded = Annotated[
     bool,
     typer.Option(
         "--allow-confounded",
-        help="Compare groups also where a setting is in effect in one and not in the other though both request it alike; the result is "
-        "marked as confounded.",
+        help="Compare confounded groups too (a setting took effect in only one of them). The result is marked.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]

@@ -92,7 +92,7 @@ def _number(option: str, environ: Mapping[str, str]) -> int | None:
         return None
     most = LAST_PORT if option == PORT else sys.maxsize
     if not (text.isascii() and text.isdigit() and int(text) <= most):
-        raise UsageError(f"the variable {VARIABLES[option]} is '{text}', which is no number for {option}; correct it, or type {option}")
+        raise UsageError(f"the variable {VARIABLES[option]} is '{text}', which is not a number for {option}; correct it, or type {option}")
     return int(text)
 
 
@@ -149,7 +149,7 @@ def require_own_address(address: str) -> None:
         raise UsageError(f"--master-addr {address} does not resolve on this host: give an address or a name of node 0 that does")
     if not is_this_host(address) and not set(found) & local_addresses():
         raise UsageError(
-            f"--master-addr {address} is {', '.join(found)}, which is no address of this host: give this host's own, or start "
+            f"--master-addr {address} is {', '.join(found)}, which is not an address of this host: give this host's own, or start "
             "--node-rank 0 on the host it names"
         )
 

@@ -95,7 +95,7 @@ FindingId = Annotated[
 ]
 Recompute = Annotated[
     bool,
-    typer.Option("--remake", help="Recompute it from what the runs wrote, not from the tables: exit code 0 if it is the same, else 2."),
+    typer.Option("--remake", help="Recompute it from the raw files of the runs. Exit code 0 if the result is the same, else 2."),
 ]
 
 
@@ -127,7 +127,7 @@ def report(
     extras = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png, svg=svg, full=full)
     check_extras(extras, out)
     if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
-        raise CampaignError(f"{out} is not writable, and that is where reports go: copy it to a place of your own and report the copy")
+        raise CampaignError(f"{out} is not writable. Copy the folder and report the copy")
     trackers = usable_trackers(track or ())
     campaign = find_campaign(out)
     console = console_for(as_json=json)

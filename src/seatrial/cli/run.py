@@ -101,7 +101,7 @@ def run(
     Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
     checkpoint, with more steps too.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early as 3 runs in a row failed alike;
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early after 3 identical failures in a row;
     130 interrupted; 1 a plan or command that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.per_node import NodeOptions
@@ -120,7 +120,7 @@ def run(
         keep_going=keep_going,
         full=full,
         allow_confounded=allow_confounded,
-        first_line=f"Running {plan}: the programs that it names are started, as you.",
+        first_line=f"Running {plan}. It starts the programs in the plan as your user.",
     )
     if staged := load_stages(plan, document):
         one_campaign = {"--budget": budget, "--place": place, "--node-rank": node_rank, "--master-addr": master_addr}
@@ -281,8 +281,8 @@ def _why_it_ended(end: CampaignEnd) -> str:
     if end.failed_alike:
         from seatrial.campaign.invocation import ALIKE_RUNS
 
-        alike = f"as {ALIKE_RUNS} runs in a row failed alike"
-        return f"stopped with exit code 3, {alike} ({end.failed_alike}; --keep-going runs the others all the same)"
+        alike = f"after {ALIKE_RUNS} identical failures in a row"
+        return f"stopped with exit code 3 {alike} ({end.failed_alike}; --keep-going runs the others anyway)"
     if end.jobs_ended or end.job_too_short:
         return end.jobs_ended or end.job_too_short
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""

@@ -74,7 +74,9 @@ SamplesPerStep = Annotated[
         rich_help_panel=READING,
     ),
 ]
-TokensPerStep = Annotated[str | None, typer.Option(metavar="N", help="Tokens per rank and step, likewise.", rich_help_panel=READING)]
+TokensPerStep = Annotated[
+    str | None, typer.Option(metavar="N", help="Tokens per rank and step, in the form of --samples-per-step.", rich_help_panel=READING)
+]
 Window = Annotated[
     str | None, typer.Option(metavar="FIRST:LAST", help="Steps that count; default: warm-up is detected.", rich_help_panel=READING)
 ]
@@ -88,8 +90,8 @@ QuietLimit = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="End a run after this long without step or output; the probe's named pauses do not count. Default without the probe: 10m "
-        "or --stall-factor times its longest silence before, up to three times as long while its processes are busy.",
+        help="End a run after this long without step or output. Default without the probe: 10m, or --stall-factor times its longest "
+        "silence so far; up to three times that while its processes are busy. The probe's named pauses do not count.",
         rich_help_panel=RUNNING,
     ),
 ]
@@ -180,7 +182,7 @@ def sweep(
 
     The same line again resumes; more repeats extend.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early as 3 runs in a row failed alike;
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early after 3 identical failures in a row;
     130 interrupted; 1 a command that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.per_node import NodeOptions
@@ -206,9 +208,7 @@ def sweep(
     if place == SLURM or each_node:
         mapping = as_jobs(mapping, partition, each_node=each_node, is_own_folder=out is not None)
     elif place is not None:
-        raise UsageError(
-            f"--place {place}: a typed command runs here, with --nodes N on nodes that type it too, or with --place slurm as jobs"
-        )
+        raise UsageError(f"--place {place}: not available for a typed command. Use --nodes N or --place slurm")
     refuse_two_starts(from_start=from_start, resume_changed=resume_changed)
     plan = replace(at_site(_resolved(mapping, command, only, budget), site), resume_changed=resume_changed)
     how = RunOptions(
@@ -260,7 +260,7 @@ def as_jobs(mapping: dict[str, Any], partition: str | None, *, each_node: bool, 
     if not usable:
         raise UsageError(f"--each-node: {partition or 'the cluster'} has no node that is up")
     if away:
-        print(f"note: not tried, since Slurm has them down or drained: {', '.join(away)}", file=sys.stderr)
+        print(f"note: skipped, down or drained: {', '.join(away)}", file=sys.stderr)
     axes = {**mapping.get("axes", {}), NODE_AXIS: {"label": "node", "values": list(usable)}}
     output = mapping["output"] if is_own_folder else f"{mapping['output']}-each-node"
     return {**mapping, "place": {**place, "jobs": len(usable)}, "axes": axes, "output": output}

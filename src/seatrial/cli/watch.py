@@ -56,7 +56,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder
 Rank = Annotated[int | None, typer.Option("--rank", metavar="N", help="Only this rank's lines.")]
 AttemptNumber = Annotated[int | None, typer.Option("--attempt", metavar="K", help="An earlier attempt instead of the newest.")]
 NodeName = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this host's lines, of a run on many hosts.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run is over.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue to print until the run has ended.")]
 
 
 def watch(out: Folder, once: Once = False, web: Web = False, port: Port = None, open_it: Open = False) -> int:
@@ -143,8 +143,8 @@ def _job_line(attempt: AttemptPaths, readers: dict[Path, ProgressReader]) -> str
     else:
         found = readers.setdefault(attempt.folder, ProgressReader(spec, attempt)).read()
         steps = "no step yet" if found.step is None else f"step {found.step}" + (f" of {found.total}" if found.total else "")
-        beats_t = [rank.heartbeat_t for rank in found.rank_states]
-        ago = f", heartbeat {format_duration(max(0.0, time.time() - min(beats_t)))} ago" if beats_t else ", no heartbeat"
+        heartbeats_t = [rank.heartbeat_t for rank in found.rank_states]
+        ago = f", heartbeat {format_duration(max(0.0, time.time() - min(heartbeats_t)))} ago" if heartbeats_t else ", no heartbeat"
         how = f"{steps}{ago}"
     return one_line(f"{attempt.run}: {how} · {_number(attempt)}")
 
@@ -171,7 +171,7 @@ def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
     from seatrial.cli.browser import open_private
 
     listener = open_listener(port)
-    print(f"{listener.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign goes on.", flush=True)
+    print(f"{listener.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign continues.", flush=True)
     with open_private(listener.address, listener.port) if open_it else contextlib.nullcontext("") as sentence:
         if sentence:
             print(sentence, flush=True)
@@ -247,7 +247,7 @@ def new_lines(path: Path, read: dict[Path, int], *, whole_only: bool) -> Iterato
     if not path.exists():
         return
     if not path.is_file():
-        raise CampaignError(f"{path} is not a file: something else was put in the place of the run's output")
+        raise CampaignError(f"{path} is not a file: the run's output was replaced")
     with open(path, "rb") as log:
         log.seek(read.get(path, 0))
         for part in (part for line in iter(lambda: log.readline(LONGEST_LINE), b"") for part in LINE_PARTS.findall(line)):

@@ -336,7 +336,7 @@ def _recovered_caution(one: Recovered, subject: str) -> Caution:
         where = f"{one.kept_at} on {one.host}"
         text = f"{one.file}: {one.bytes:,} bytes in {where} were left alone: {one.why}. Remove that file if nobody needs it."
         return Caution(kind="kept_elsewhere", subject=subject, text=text, numbers={"bytes": one.bytes, "merged": 0})
-    text = f"{one.file}: {one.bytes:,} bytes were kept elsewhere while the disk failed ({one.error})"
+    text = f"{one.file}: {one.bytes:,} bytes were written to the fallback folder while the disk failed ({one.error})"
     if one.merged:
         text += " and merged back."
     elif _is_on_other_host(one) or os.path.lexists(one.kept_at):

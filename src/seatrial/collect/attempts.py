@@ -116,7 +116,7 @@ def read_stored_plans(paths: CampaignPaths) -> StoredPlans:
     plans.sort(key=lambda plan: latest is not None and plan.name == latest.name)
     cautions = [unusable_file(path, why, then=_used_instead(path, latest)) for path, (_, why) in read.items() if why]
     if latest is None:
-        then = "the plans in plans/ were read; run the latest plan again to have it written"
+        then = "the plans in plans/ were read; run the latest plan again to restore the file"
         cautions.insert(0, unusable_file(paths.plan, no_latest or MISSING, then=then))
     return StoredPlans(plans=plans, cautions=tuple(cautions))
 
@@ -129,7 +129,7 @@ def _read_unless_same(path: Path, latest_path: Path, latest: CampaignPlan | None
 
 def _used_instead(path: Path, latest: CampaignPlan | None) -> str:
     if latest is not None and path.stem == latest.name:
-        return "plan.json holds the same plan and was read instead; run it again to have both"
+        return "plan.json holds the same plan and was read instead; run it again to restore both files"
     return "runs that only this plan asks for do not count; run it again, which keeps finished runs"
 
 

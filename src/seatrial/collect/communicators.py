@@ -184,8 +184,8 @@ def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -
         yield Caution(
             kind=WORLD_UNKNOWN,
             numbers={"ranks": ranks},
-            text=f"Nothing shows that the {ranks} ranks trained together: no rank reported its process group, and no TCP connections "
-            "between all of them were seen that look like one. Import the probe, or set NCCL_DEBUG=INFO.",
+            text=f"No evidence that the {ranks} ranks formed one process group: none reported, no TCP connections between all of "
+            "them. Import the probe, or set NCCL_DEBUG=INFO.",
         )
 
 

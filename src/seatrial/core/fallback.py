@@ -412,7 +412,7 @@ def _add(entry: Path, data: bytes, header: Callable[[], Header], max_bytes: int 
         begin = b"" if _read_header(handle) else _header_line(header())
         size = 0 if begin else os.fstat(handle).st_size
         if max_bytes is not None and size + len(data) > max_bytes:
-            raise OSError(errno.EFBIG, "no more may be kept in memory", str(entry))
+            raise OSError(errno.EFBIG, "the in-memory fallback is full", str(entry))
         os.ftruncate(handle, size)
         os.lseek(handle, size, os.SEEK_SET)
         try:
@@ -499,7 +499,7 @@ def _merge_entry(entry: Path, header: Header, target: Path, file: str) -> Recove
             header, begin = read
             length = os.fstat(handle).st_size - begin
             if not _is_same(header, target):
-                raise OSError(errno.ESTALE, "its folder is gone, or is not the one it was")
+                raise OSError(errno.ESTALE, "its folder was removed or replaced")
             if entry.suffix == APPEND:
                 _append(handle, begin, length, header, target)
             elif not _replace(handle, begin, length, header, target):

@@ -148,11 +148,11 @@ def open_file(path: Path, largest_bytes: int | None = None) -> io.BufferedReader
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "is no ordinary file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     if largest_bytes is not None and found.st_size > largest_bytes:
         os.close(handle)
         size = f"it has {found.st_size >> 20:,} MiB" if found.st_size >> 20 else f"it has {found.st_size:,} bytes"
-        raise OSError(errno.EFBIG, f"{size}, and no such file is read beyond {largest_bytes >> 20} MiB", str(path))
+        raise OSError(errno.EFBIG, f"{size}, above the limit of {largest_bytes >> 20} MiB", str(path))
     return os.fdopen(handle, "rb")
 
 
@@ -174,7 +174,7 @@ def read_json_or_why(path: Path) -> tuple[Any | None, str]:
         data = read_whole(path)
         values = sum(map(data.count, (b",", b"[", b"{")))
         if values > MOST_JSON_VALUES:
-            return None, f"it has {values:,} values, and no such file is read beyond {MOST_JSON_VALUES:,}"
+            return None, f"it has {values:,} values, above the limit of {MOST_JSON_VALUES:,}"
         return json.loads(data.decode("utf-8")), ""
     except OSError as error:
         return None, error.strerror if error.errno == errno.EFBIG and error.strerror else UNREADABLE
@@ -221,7 +221,7 @@ def tail_lines(path: Path, count: int, max_bytes: int = TAIL_CHUNK_BYTES, start:
 def link_relative(link: Path, target: Path) -> None:
     """Point `link` at `target` by a relative path, replacing an earlier link; FileExistsError where something else is there."""
     if os.path.lexists(link) and not link.is_symlink():
-        raise FileExistsError(errno.EEXIST, "is no link", str(link))
+        raise FileExistsError(errno.EEXIST, "is not a link", str(link))
     temporary = link.with_name(f".{link.name}.{_writer()}.x{_LINK}")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, link.parent))

@@ -222,7 +222,7 @@ class CampaignPaths:
     owner = InFolder(".owner.json")
     identity = InFolder(IDENTITY)
     stop_request = InFolder(".stop.json")
-    gate = InFolder(".gate.json")
+    pernode_server_file = InFolder(".gate.json")
     progress = InFolder("progress.json")
     recovered = InFolder("recovered.json")
     translation = InFolder("translation.json")

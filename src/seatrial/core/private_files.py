@@ -46,7 +46,7 @@ def read_private_json(path: Path) -> Any | None:
 
 def _problem(path: Path, found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
-        return "is no ordinary file; remove it, and see who put it there"
+        return "is not a regular file. Find out who created it, then remove it"
     if not is_own(found, path.parent):
         return f"belongs to user {found.st_uid}, and this is user {os.geteuid()}; remove it, or run as the user whose campaign it is"
     if not is_private(found) and not _shows_one_mode(found, path.parent):

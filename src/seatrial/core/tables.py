@@ -149,7 +149,7 @@ def read_table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
     # A row gets every column of the header.
     cells = (data.partition(b"\n")[0].count(delimiter.encode()) + 1) * data.count(b"\n")
     if cells > MOST_CELLS:
-        raise CampaignError(f"{path} is not read: it has {cells:,} cells, and no table is read beyond {MOST_CELLS:,}")
+        raise CampaignError(f"{path} is not read: it has {cells:,} cells, above the limit of {MOST_CELLS:,}")
     source = io.StringIO(data.decode("utf-8", errors="replace"), newline="")
     return list(_read_rows(csv.reader(source, _dialect(delimiter))))
 

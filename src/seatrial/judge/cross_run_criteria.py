@@ -59,7 +59,7 @@ VERBS = {
     "halted_runs": ("halted", "halted"),
     "leaking_runs": ("leaks", "leak"),
     "straggling_runs": ("has a straggler", "have stragglers"),
-    "turn_taking_runs": ("has GPUs that take turns", "have GPUs that take turns"),
+    "turn_taking_runs": ("has anti-correlated GPU utilisation", "have anti-correlated GPU utilisation"),
     "jittering_runs": ("jitters persistently", "jitter persistently"),
 }
 """Singular and plural."""

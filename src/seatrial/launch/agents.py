@@ -31,7 +31,7 @@ from seatrial.machine.processes import AGENT_MODULE, read_start_ticks
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import AgentReport, NodeRecord
 
-ANSWERS_MODULE = f"{AGENT_MODULE}.answers"
+QUERY_HANDLER_MODULE = f"{AGENT_MODULE}.query_handler"
 LOG_TAIL_LINES = 3
 """Of the log of a lost agent, quoted in errors."""
 # After its last report the agent has nothing left to do.
@@ -46,9 +46,9 @@ def agent_argv(python: str = "") -> tuple[str, ...]:
     return module_argv(AGENT_MODULE, python)
 
 
-def answers_argv(python: str = "") -> tuple[str, ...]:
-    """`seatrial.agent.answers`, which answers the doctor's questions about its host."""
-    return module_argv(ANSWERS_MODULE, python)
+def query_handler_argv(python: str = "") -> tuple[str, ...]:
+    """`seatrial.agent.query_handler`, which answers the doctor's queries about its host."""
+    return module_argv(QUERY_HANDLER_MODULE, python)
 
 
 def module_argv(module: str, python: str = "") -> tuple[str, ...]:

@@ -3,7 +3,7 @@
     with PernodeClient(paths, "node1", digest=…, report=print) as client:
         return client.run()                        # until node 0 ends the campaign: its exit code
 
-It waits for OUT/.gate.json, connects to node 0 (`launch.pernode_server`), starts agents and answers the doctor's questions. When node 0
+It waits for OUT/.gate.json, connects to node 0 (`launch.pernode_server`), starts agents and answers the doctor's queries. When node 0
 goes silent, or the user stops this command, its agents are ended and nothing stays. Killed outright, it leaves them running: an agent has
 its own connection to node 0 and ends its run properly; only the next run cannot start here.
 """
@@ -28,7 +28,7 @@ from seatrial.core.private_files import NotPrivateError
 from seatrial.core.shell import KILL_TIMEOUT_S, wait_for_exit
 from seatrial.core.text import format_duration
 from seatrial.core.timeouts import SuspendAwareClock
-from seatrial.launch.host_questions import AnswerProcess
+from seatrial.launch.host_queries import AnswerProcess
 from seatrial.launch.pernode_server import JOIN_TIMEOUT_S, REMIND_EVERY_S, ReportLine, read_server_file
 from seatrial.launch.transports import AGENT_EXIT_TIMEOUT_S
 from seatrial.machine.network import own_address_test
@@ -136,14 +136,14 @@ class PernodeClient:
                 self._handle(connection, message)
             self._send_news(connection)
             if why := connection.lost(self._clock.now()):
-                raise CampaignError(f"{self._node}: node 0 is gone, {why}; nothing is left running here, start all commands again")
+                raise CampaignError(f"{self._node}: lost node 0 ({why}). Nothing runs here. Start all commands again")
             self._wait(connection)
 
     def _connect(self) -> ControlClient:
         until_m, remind_at_m = self._monotonic() + self._timeout_s, self._monotonic()
         hello = {"host": socket.gethostname(), "python": sys.executable, "digest": self._digest}
         while True:
-            problem = f"{self._paths.gate} does not exist"
+            problem = f"{self._paths.pernode_server_file} does not exist"
             try:
                 if (server := read_server_file(self._paths)) is not None:
                     endpoint = server.endpoint(self._node, self._address)
@@ -198,19 +198,19 @@ class PernodeClient:
                 why = f"the agent on {self._node} could not be started: {error}"
                 self._report(why)
                 connection.send({"kind": "trouble", "log": message.get("log"), "why": why})
-        elif message["kind"] == "ask" and isinstance(message.get("n"), int) and isinstance(message.get("question"), dict):
-            self._answers.ask(message["n"], message["question"])
+        elif message["kind"] == "ask" and isinstance(message.get("n"), int) and isinstance(message.get("query"), dict):
+            self._answers.ask(message["n"], message["query"])
 
     def _send_news(self, connection: ControlClient) -> None:
         for run, log, code in self._agents.ended():
-            self._report(f"{run}: over here" if not code else f"{run}: over here, the agent ended with {code}")
+            self._report(f"{run}: finished on this node" + (f" (agent exit code {code})" if code else ""))
             if code:
-                connection.send({"kind": "trouble", "log": log, "why": f"the agent on {self._node} ended with {code}"})
+                connection.send({"kind": "trouble", "log": log, "why": f"the agent on {self._node} exited with code {code}"})
         for number, answer in self._answers.answers():
             connection.send({"kind": "answer", "n": number, "answer": answer})
         connection.flush()
 
     def _finish(self, message: Message) -> int:
         code = message.get("code")
-        self._report(f"{self._node}: the campaign is over (exit code {code})")
+        self._report(f"{self._node}: the campaign has ended (exit code {code})")
         return code if isinstance(code, int) else 1

@@ -30,7 +30,7 @@ from seatrial.core.errors import INTERRUPTED, WRONG_USE, CampaignError, HostErro
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.private_files import NotPrivateError, is_world_writable, read_private_json, world_writable_text
 from seatrial.core.text import format_duration, join_names
-from seatrial.launch.host_questions import NO_ANSWER, AnswerProcess
+from seatrial.launch.host_queries import NO_ANSWER, AnswerProcess
 from seatrial.machine.network import interface_addresses, is_reachable_address, list_interfaces, listening_addresses, network_stack
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import Reply
@@ -42,7 +42,7 @@ REMIND_EVERY_S = 10.0
 DIGEST_DIGITS = 16
 # How soon Ctrl-C is noticed.
 POLL_S = 0.25
-# Longer than any question takes on the slowest host.
+# Longer than any query takes on the slowest host.
 ANSWER_TIMEOUT_S = 60.0
 # Time to see that a command has ended, and to start it again.
 REJOIN_TIMEOUT_S = 120.0
@@ -54,7 +54,7 @@ MAX_SHOWN = 40
 NOT_STARTED = "node_not_started"
 OWN_CLOCK = ClockOffset(offset_s=0.0, round_trip_s=0.0)
 
-Questions = Mapping[str, Mapping[str, Any]]
+Queries = Mapping[str, Mapping[str, Any]]
 Send = Callable[[str, Message], None]
 ReportLine = Callable[[str], None]
 """Shows one line to the user."""
@@ -110,14 +110,16 @@ def write_server_file(paths: CampaignPaths, addresses: Sequence[str], port: int,
         network_stack=network_stack(),
     )
     try:
-        files.write_private_json(paths.gate, to_json(stored))
+        files.write_private_json(paths.pernode_server_file, to_json(stored))
     except OSError as error:
-        raise CampaignError(f"{paths.gate} cannot be written ({error.strerror}): the commands on the other nodes need it") from error
+        raise CampaignError(
+            f"{paths.pernode_server_file} cannot be written ({error.strerror}): the commands on the other nodes need it"
+        ) from error
 
 
 def read_server_file(paths: CampaignPaths) -> ServerFile | None:
     """None where there is none yet; NotPrivateError unless this user wrote it: its writer decides what this host starts."""
-    return from_json_or_none(ServerFile, read_private_json(paths.gate))
+    return from_json_or_none(ServerFile, read_private_json(paths.pernode_server_file))
 
 
 def remove_server_file(paths: CampaignPaths, token: str) -> None:
@@ -125,7 +127,7 @@ def remove_server_file(paths: CampaignPaths, token: str) -> None:
     with contextlib.suppress(OSError, NotPrivateError):
         present = read_server_file(paths)
         if present is not None and present.token == token:
-            paths.gate.unlink(missing_ok=True)
+            paths.pernode_server_file.unlink(missing_ok=True)
 
 
 def own_addresses(named: str, interface: str = "") -> list[str]:
@@ -136,8 +138,8 @@ def own_addresses(named: str, interface: str = "") -> list[str]:
     return list(dict.fromkeys([named, *(interface_addresses(interface, interfaces) or others)]))
 
 
-class QuestionRounds:
-    """The doctor's questions to all nodes, one round after the other: node 0 answers in a child of its own, the others over the connection.
+class QueryRounds:
+    """The doctor's queries to all nodes, one round after the other: node 0 answers in a child of its own, the others over the connection.
 
     Answers may come in any order; one to an earlier round is dropped.
     """
@@ -150,13 +152,13 @@ class QuestionRounds:
         self._sent_m = 0.0
         self._replies: dict[str, Reply] = {}
 
-    def begin(self, questions: Questions, send: Send) -> None:
+    def begin(self, queries: Queries, send: Send) -> None:
         self._number, self._sent_m, self._replies = self._number + 1, self._monotonic(), {}
-        for node, question in questions.items():
+        for node, query in queries.items():
             if node == self._first:
-                self._here.ask(self._number, question)
+                self._here.ask(self._number, query)
             else:
-                send(node, {"kind": "ask", "n": self._number, "question": dict(question)})
+                send(node, {"kind": "ask", "n": self._number, "query": dict(query)})
 
     def fileno(self) -> int | None:
         """Becomes readable when node 0 has answered itself; None where nothing can come."""
@@ -172,14 +174,14 @@ class QuestionRounds:
             trouble, took_s = str(answer.get(NO_ANSWER, "")), self._monotonic() - self._sent_m
             self._replies[node] = Reply(answer={} if trouble else answer, trouble=trouble, took_s=took_s, clock=clock)
 
-    def is_pending(self, questions: Questions, connected: Collection[str]) -> bool:
+    def is_pending(self, queries: Queries, connected: Collection[str]) -> bool:
         """Whether an answer may still come; this node's own are read first, since they may be there at once."""
         for number, answer in self._here.answers():
             self.add_answer(self._first, number, answer, OWN_CLOCK)
-        return any(node not in self._replies and self._is_connected(node, connected) for node in questions)
+        return any(node not in self._replies and self._is_connected(node, connected) for node in queries)
 
-    def replies(self, questions: Questions, connected: Collection[str], timeout_s: float) -> dict[str, Reply]:
-        return {node: self._replies.get(node) or Reply(trouble=self._why_none(node, connected, timeout_s)) for node in questions}
+    def replies(self, queries: Queries, connected: Collection[str], timeout_s: float) -> dict[str, Reply]:
+        return {node: self._replies.get(node) or Reply(trouble=self._why_none(node, connected, timeout_s)) for node in queries}
 
     def close(self) -> None:
         self._here.close()
@@ -227,7 +229,7 @@ class PernodeServer:
         self._problems: dict[str, str] = {}
         self._logs: dict[str, str] = {}
         self._is_finished = False
-        self._questions = QuestionRounds(self.nodes[0], monotonic, answers)
+        self._queries = QueryRounds(self.nodes[0], monotonic, answers)
 
     def __enter__(self) -> PernodeServer:
         listening = _listen(self._port, listening_addresses(self._interface, self.master_addr))
@@ -242,7 +244,7 @@ class PernodeServer:
         finally:
             remove_server_file(self._paths, self._token)
             self.connections.close()
-            self._questions.close()
+            self._queries.close()
 
     @property
     def port(self) -> int:
@@ -313,13 +315,13 @@ class PernodeServer:
         ended = f"the command on {node} has ended ({self._disconnected[node]})" if node in self._disconnected else ""
         return self._problems.get(node, ended)
 
-    def ask(self, questions: Questions, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Reply]:
-        """The reply of every node in `questions`, this one included (`records.launch.AskHosts`): how the doctor works without ssh."""
-        rounds = self._questions
-        rounds.begin(questions, self.connections.send)
-        while rounds.is_pending(questions, self._hellos) and (left_s := rounds.left_s(timeout_s)) > 0:
+    def ask(self, queries: Queries, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Reply]:
+        """The reply of every node in `queries`, this one included (`records.launch.AskHosts`): how the doctor works without ssh."""
+        rounds = self._queries
+        rounds.begin(queries, self.connections.send)
+        while rounds.is_pending(queries, self._hellos) and (left_s := rounds.left_s(timeout_s)) > 0:
             self._receive(left_s, rounds.fileno())
-        return rounds.replies(questions, self._hellos, timeout_s)
+        return rounds.replies(queries, self._hellos, timeout_s)
 
     def finish(self, code: int) -> None:
         """End every command with this exit code, and wait a moment until they have received it."""
@@ -348,7 +350,7 @@ class PernodeServer:
             # The agent of an earlier run, which ends while the next one starts, no longer matters.
             self._problems[node] = str(message.get("why"))
         elif kind == "answer":
-            self._questions.add_answer(node, message.get("n"), message.get("answer"), self.connections.offset(node))
+            self._queries.add_answer(node, message.get("n"), message.get("answer"), self.connections.offset(node))
 
     def _connected(self, node: str, hello: Message) -> None:
         """A command with another plan is reported and not counted; it ends by itself."""

@@ -1,13 +1,13 @@
 """Everything an attempt needs on disk before its agents start.
 
-In: a run's spec, its allocation, the attempt's folder and the caller's environment. Out: spec.json, settings.json (bundled workloads),
+In: a run's spec, its allocation, the attempt's folder and the base environment. Out: spec.json, settings.json (bundled workloads),
 environment.json, command.sh, agent.json, and the order in the last. On many hosts every node has its own command.sh and agent.json, the
 attempt a hostfile of the hosts in use and a command.sh that starts them all. Commands and orders hold the plan's variables as they are,
 secrets too, and are private: a masked command could not be run.
 
 command.sh repeats by hand what the harness started. Events and rank logs of such a run go to attempt-N/by-hand/, so that what the harness
-recorded stays as it was. The caller's variables that can change a run (NCCL_ALGO and the like) are in it as defaults: the person's shell
-wins.
+recorded stays as it was. The base environment's variables that can change a run (NCCL_ALGO and the like) are in it as defaults: the shell
+that runs it wins.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ trap 'stop 130' INT"""
 _SEVERAL_RANKS_TAIL = 'for _ in "${pids[@]}"; do wait -n || stop "$?"; done'
 
 
-def prepare_attempt(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> tuple[AgentOrder, ...]:
+def prepare_attempt(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, base_env: Mapping[str, str]) -> tuple[AgentOrder, ...]:
     """Write the attempt's files and return the agents' orders: one per node, that of the lowest ranks first."""
     if not allocation.nodes:
-        return (prepare_local(spec, attempt, allocation, caller),)
-    base = [_base_environment(spec.place, node, caller) for node in allocation.nodes]
+        return (prepare_local(spec, attempt, allocation, base_env),)
+    base = [_base_environment(spec.place, node, base_env) for node in allocation.nodes]
     orders = [_order(spec, attempt, allocation_for_node(allocation, node), own) for node, own in zip(allocation.nodes, base, strict=True)]
     defaults = _write_common(spec, attempt, allocation_for_node(allocation, allocation.nodes[0]), orders[0].command, base[0])
     write_text(attempt.hostfile, hostfile_text(allocation.nodes))
@@ -78,42 +78,42 @@ def prepare_attempt(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation
         own = attempt.node(node.name)
         write_text(own.command, command_script(order.command, attempt, defaults, node), PRIVATE_PROGRAM)
         write_private_json(own.agent_order, to_json(order))
-    ssh_args = _ssh_args(spec.place, allocation.nodes, caller)
+    ssh_args = _ssh_args(spec.place, allocation.nodes, base_env)
     lines = _all_nodes_lines(attempt, allocation.nodes, spec.place.traits.starts_agents_over_ssh, ssh_args)
     write_text(attempt.command, "".join(f"{line}\n" for line in lines), PRIVATE_PROGRAM)
     return tuple(orders)
 
 
-def prepare_local(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
+def prepare_local(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, base_env: Mapping[str, str]) -> AgentOrder:
     """The same for a run on this machine, which has one agent."""
-    order = _order(spec, attempt, allocation, caller)
-    defaults = _write_common(spec, attempt, allocation, order.command, caller)
+    order = _order(spec, attempt, allocation, base_env)
+    defaults = _write_common(spec, attempt, allocation, order.command, base_env)
     write_text(attempt.command, command_script(order.command, attempt, defaults), PRIVATE_PROGRAM)
     write_private_json(attempt.agent_order, to_json(order))
     return order
 
 
-def _ssh_args(place: PlaceSpec, nodes: Sequence[Node], caller: Mapping[str, str]) -> tuple[str, ...]:
+def _ssh_args(place: PlaceSpec, nodes: Sequence[Node], base_env: Mapping[str, str]) -> tuple[str, ...]:
     """The options of the ssh that started the agents."""
-    if not caller.get(PDSH_APPEND):
+    if not base_env.get(PDSH_APPEND):
         # Saves looking up the names.
         return place.ssh_args
-    return user_ssh_args(place, [node.name for node in nodes if not is_this_host(node.name)], caller)
+    return user_ssh_args(place, [node.name for node in nodes if not is_this_host(node.name)], base_env)
 
 
-def _base_environment(place: PlaceSpec, node: Node, caller: Mapping[str, str]) -> Mapping[str, str]:
+def _base_environment(place: PlaceSpec, node: Node, base_env: Mapping[str, str]) -> Mapping[str, str]:
     """The environment beneath the variables of a node's ranks, as far as the harness knows it: all of its own on this machine, elsewhere
     what is not bound to a host. What another host adds, its agent records."""
     is_here = node.node_rank == 0 if place.traits.typed_on_each_node else is_this_host(node.name)
-    return caller if is_here else portable_environment(caller)
+    return base_env if is_here else portable_environment(base_env)
 
 
-def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
+def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, base_env: Mapping[str, str]) -> AgentOrder:
     node = allocation.node
-    command = command_for(spec, allocation, attempt, caller)
+    command = command_for(spec, allocation, attempt, base_env)
     # The plan's interpreter is on the hosts, and need not be here.
     if not node or command.argv[0] != spec.place.python:
-        command = resolve_program(command, caller)
+        command = resolve_program(command, base_env)
     if is_activated(spec):
         command = replace(command, argv=("bash", str(attempt.activation), *command.argv))
     own = node_paths(attempt, node)
@@ -140,13 +140,13 @@ def is_activated(spec: RunSpec) -> bool:
 
 
 def _write_common(
-    spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, command: Command, caller: Mapping[str, str]
+    spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, command: Command, base_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Write what is the same for all nodes; the caller's variables that command.sh has as defaults."""
-    recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}
-    by_launcher = {**_shared_variables(command), **variables_set_by_launcher(spec, allocation, {**caller, **command.env})}
+    """Write what is the same for all nodes; the base environment's variables that command.sh has as defaults."""
+    recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, base_env)}
+    by_launcher = {**_shared_variables(command), **variables_set_by_launcher(spec, allocation, {**base_env, **command.env})}
     for name, value in by_launcher.items():
-        replaced = caller.get(name)
+        replaced = base_env.get(name)
         recorded[name] = EnvironmentVariable(name=name, value=value, set_by="launcher", replaced=None if replaced == value else replaced)
     attempt.folder.mkdir(parents=True, exist_ok=True)
     write_json(attempt.spec, to_json(masked_spec(spec)))
@@ -258,7 +258,7 @@ def _shared_variables(command: Command) -> dict[str, str]:
 
 
 def _masked(variable: EnvironmentVariable, planned: str | None) -> EnvironmentVariable:
-    """`planned` is what may be shown of the plan's value. The caller's that it replaced is shown where the caller's is recorded."""
+    """`planned` is what may be shown of the plan's value. The base environment's that it replaced is shown where that one is recorded."""
     replaced = variable.replaced
     if replaced is not None:
         replaced = mask(variable.name, replaced) if is_recorded_variable(variable.name) else MASK
@@ -266,10 +266,10 @@ def _masked(variable: EnvironmentVariable, planned: str | None) -> EnvironmentVa
     return replace(variable, value=value, replaced=replaced)
 
 
-def resolve_program(command: Command, caller: Mapping[str, str]) -> Command:
+def resolve_program(command: Command, base_env: Mapping[str, str]) -> Command:
     """`command` with the full path of its program, found on its own PATH or beside this interpreter (an environment that was not
     activated), so that command.sh starts the same program from any shell. LaunchError where it is not found."""
-    program = _find(command.argv[0], Path(command.cwd), {**caller, **command.env}.get("PATH"))
+    program = _find(command.argv[0], Path(command.cwd), {**base_env, **command.env}.get("PATH"))
     return replace(command, argv=(program, *command.argv[1:]))
 
 
@@ -297,7 +297,7 @@ def _check_file(name: str, cwd: Path) -> str:
 def command_script(
     command: Command, attempt: AttemptPaths, defaults: Mapping[str, str] = MappingProxyType({}), node: Node | None = None
 ) -> str:
-    """command.sh of one node; `defaults` are the variables of the harness's caller that reached the ranks."""
+    """command.sh of one node; `defaults` are the variables of the base environment that reached the ranks."""
     return "\n".join(_script_lines(redirect_to_by_hand(command, attempt, node), attempt, defaults, node)) + "\n"
 
 

@@ -245,7 +245,7 @@ def deepspeed_gpu_indices(devices: Sequence[str], num_ranks: int, variables: Map
     taken = visible[:num_ranks]
     wrong = next((device for device in taken if not device.isdecimal()), None)
     if wrong is not None:
-        raise ValueError(f"deepspeed takes GPUs by index, and '{wrong}' is none")
+        raise ValueError(f"'{wrong}' is not a GPU index; deepspeed takes indices only")
     return tuple(sorted(taken, key=int))
 
 

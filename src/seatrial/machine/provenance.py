@@ -109,12 +109,12 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 def is_recorded_variable(name: str) -> bool:
-    """Whether a variable of the caller's environment is recorded."""
+    """Whether a variable of the base environment is recorded."""
     return name.startswith(RECORDED_PREFIXES) or name in RECORDED_NAMES
 
 
 def mask_planned(env: Mapping[str, str], settings: Iterable[object]) -> dict[str, str]:
-    """What a plan adds to the environment, as it is recorded. Values are shown of variables that are recorded of the caller's environment
+    """What a plan adds to the environment, as it is recorded. Values are shown of variables that are recorded of the base environment
     too, of switches and counts, and where the value also stands in a setting; any other may be a secret that nothing shows to be one."""
     shown = {str(value) for value in settings} | {value for name, value in env.items() if is_ordinary_value(name, value)}
     return {
@@ -123,11 +123,11 @@ def mask_planned(env: Mapping[str, str], settings: Iterable[object]) -> dict[str
     }
 
 
-def tuning_of(caller: Mapping[str, str], set_by_plan: Mapping[str, str]) -> dict[str, str]:
-    """The caller's variables that tune a run, secrets masked; those the plan sets are part of the run's own identity."""
+def tuning_of(base_env: Mapping[str, str], set_by_plan: Mapping[str, str]) -> dict[str, str]:
+    """The base environment's variables that tune a run, secrets masked; those the plan sets are part of the run's own identity."""
     return {
         name: mask(name, value)
-        for name, value in sorted(caller.items())
+        for name, value in sorted(base_env.items())
         if name.startswith(TUNING_PREFIXES) and name not in NOT_TUNING and name not in set_by_plan
     }
 
@@ -147,7 +147,7 @@ def gather_provenance(
     """The machine, the code in `cwd` and the run's Python as they are now.
 
     `devices` (indices or UUIDs) limits the GPUs to those of the run; `program` is the run's argv, an empty one means this interpreter;
-    `env` is every variable the run gets, the caller's when it is None; `tuning` are those of the caller's that tune the run, and
+    `env` is every variable the run gets, the base environment when it is None; `tuning` are those of it that tune the run, and
     `environment` those to be recorded: both are masked here. `output` is the campaign's folder, whose files are not code; `code` is where
     the run's script is, if not in `cwd`.
     """

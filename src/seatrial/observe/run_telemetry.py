@@ -1,6 +1,6 @@
 """Telemetry of one run: the GPU sampler and the host sampler, each in a thread of its own, so that neither waits for the other.
 
-    telemetry = start_telemetry(order, caller)      # after the processes were started
+    telemetry = start_telemetry(order, base_env)      # after the processes were started
     telemetry.stop()                                # the launcher is over
     telemetry.finish()                              # writes telemetry.json, within FINISH_S whatever the driver does
 
@@ -72,10 +72,10 @@ class Telemetry:
         return max(0.0, (self._until_m or 0.0) - time.monotonic())
 
 
-def start_telemetry(order: AgentOrder, caller: Mapping[str, str]) -> Telemetry:
+def start_telemetry(order: AgentOrder, base_env: Mapping[str, str]) -> Telemetry:
     """Start the samplers in the order, over the descendants of this process."""
     attempt, intervals, root = AttemptPaths(Path(order.writes_to)), order.telemetry, os.getpid()
-    environment = {**caller, **order.command.env}
+    environment = {**base_env, **order.command.env}
     gpu = host = None
     if intervals.gpu_s:
         open_gpus = partial(open_gpu_source, order.devices, environment, root)

@@ -42,7 +42,7 @@ QUIET_S = 600.0
 MAX_EXTENSION = 3.0
 # Telemetry comes every few seconds, and work that waits now and then is work all the same.
 ACTIVE_S = 30.0
-UNKNOWN_ACTIVITY = "without telemetry nobody knows whether its processes are busy"
+UNKNOWN_ACTIVITY = "telemetry is off: activity unknown"
 STALL_KEY, QUIET_KEY, START_KEY = "limits.stall", "limits.stall.quiet_s", "limits.start_s"
 
 

@@ -54,8 +54,8 @@ def _gate(metric: str, reason: str, *, scope: str = "", at_most: float | None = 
 
 
 _NO_FAILURE = _gate("failed_runs", "a configuration that fails sometimes is not accepted on the runs that survived", at_most=0)
-_COMPARABLE = _gate("loss_comparable", "a speed-up that costs the training is none")
-_FINITE = _gate("loss_finite", "a loss that is no number ends the training, however fast it goes on")
+_COMPARABLE = _gate("loss_comparable", "a speed-up that worsens the loss does not count")
+_FINITE = _gate("loss_finite", "with a loss that is not a number the training has failed, however fast it is")
 # The seed's accuracy run in FP16 on 13,368 samples of CNN/DailyMail; required are 99 % of each score and 90 % of the length.
 _ROUGE_TARGETS = {"rouge1": 38.7792, "rouge2": 15.9075, "rougeL": 24.4957, "rougeLsum": 35.793}
 _LENGTH_TARGET = 8_167_644
@@ -72,7 +72,7 @@ def _speedup(pct: float, over: str) -> tuple[Criterion, ...]:
 
 def _latency(ttft_ms: float, tpot_ms: float, what: str) -> tuple[Criterion, ...]:
     return (
-        _gate("failed_runs", "a server that fell over answered nobody", at_most=0),
+        _gate("failed_runs", "a crashed server answers no query", at_most=0),
         _gate("ttft_p99_ms", f"LoadGen's limit for {what}: 99 of 100 queries get their first token by then", at_most=ttft_ms),
         _gate("tpot_p99_ms", f"LoadGen's limit for {what}: 99 of 100 queries get their further tokens at this pace", at_most=tpot_ms),
     )
@@ -99,7 +99,11 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         _gate("iter_ratio_median", "the usual repeat must be steady", at_most=1.5),
         _gate("iter_ratio_max", "no single repeat may jitter", at_most=2.5),
         _gate("jittering_runs", "a ratio persistently above 2 is the platform's jitter, even where the last window is steady", at_most=0),
-        _gate("turn_taking_runs", "GPUs that take turns wait for each other: fix the platform before tuning any operator", at_most=0),
+        _gate(
+            "turn_taking_runs",
+            "GPUs with anti-correlated utilisation wait for each other: fix the platform before tuning any operator",
+            at_most=0,
+        ),
         _gate(
             "throughput_cv_pct",
             "repeats that differ by more hide a gain of a few per cent; the procedure asks 0.05 of the last iter p50",
@@ -194,7 +198,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         _NO_FAILURE,
         _gate("loss_fall_pct", "a loss that is lower by 1 % is the least that learning shows", at_least=1),
         _FINITE,
-        _gate("tokens_per_s", "below 10 the trainer stands still for every purpose", scope="every_run", at_least=10),
+        _gate("tokens_per_s", "below 10 the trainer has effectively stopped", scope="every_run", at_least=10),
     ),
     "sft_smoke": _ready(
         "the smoke test of fine-tuning: ten steps on every rank, and an end without failure",
@@ -404,7 +408,7 @@ def _folder(plan: Plan, position: int, written: str, cwd: Path) -> str:
         return str(cwd / Path(written).expanduser())
     except RuntimeError as error:
         path: KeyPath = ("criteria", position, "baseline", "campaign")
-        raise plan.error(path, f"{written} cannot be found: no such user; write the whole path") from error
+        raise plan.error(path, f"{written} cannot be found: no such user; write the absolute path") from error
 
 
 NEEDED_REPEATS = {"stable": LEAST_REPEATS, "throughput_cv_pct": 2}

@@ -342,7 +342,7 @@ def _parse_torchrun(program: Sequence[str], argv: Sequence[str], env: dict[str, 
             ranks = value
             continue
         if name == "nproc_per_node":
-            notes.append(f"nproc_per_node {value} is left to torchrun; ranks are counted while they run")
+            notes.append(f"torchrun decides nproc_per_node {value}; ranks are counted at run time")
         if is_for_one_node(name, value):
             continue
         kept += option.typed

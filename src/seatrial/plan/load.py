@@ -45,7 +45,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), *, base: Path | None = 
     mapping, locations = read_with_bases(path, base=base, document=document)
     if "stages" in mapping:
         first = next((stage["plan"] for stage in mapping["stages"] or () if isinstance(stage, dict) and "plan" in stage), "a stage's own")
-        raise locations.error(("stages",), f"this command takes one campaign, and stages are several: name the plan of one, {first}")
+        raise locations.error(("stages",), f"this plan has stages. Name the plan of one stage, {first}")
     for override in overrides:
         mapping = apply_override(mapping, locations, override)
     return _checked(mapping, locations)

@@ -154,7 +154,7 @@ def alike_groups(plan: Plan, groups: Sequence[GroupPoint]) -> tuple[list[GroupPo
     try:
         for group in groups:
             workloads.check_given(name, group.settings, given)
-        changes, notes = workloads.make_alike(name, settings, given=given, compared=_compares(plan))
+        changes, notes = workloads.equalize_settings(name, settings, given=given, compared=_compares(plan))
     except workloads.SettingProblem as problem:
         raise plan.error(("settings", *((problem.key,) if problem.key else ())), str(problem)) from problem
     return [dataclasses.replace(group, settings={**group.settings, **changes.get(group.name, {})}) for group in groups], notes

@@ -179,8 +179,8 @@ _INSTEAD = {
     ("exclude", "local"): "name the GPUs to use with place.include",
     ("exclude", PERNODE): "name the GPUs to use with place.include",
     ("hostfile", PERNODE): "place.nodes says how many nodes type the command",
-    ("via", PERNODE): "leave it out, nobody is reached by ssh",
-    ("ssh_args", PERNODE): "leave it out, nobody is reached by ssh",
+    ("via", PERNODE): "leave it out, no host is reached by ssh",
+    ("ssh_args", PERNODE): "leave it out, no host is reached by ssh",
     ("nodes", HOSTFILE): "place.include says which hosts of the file to use",
     ("interface", "local"): "on this machine set env: {NCCL_SOCKET_IFNAME: NAME}",
     ("python", "local"): "on this machine launcher.program names the interpreter",
@@ -200,7 +200,7 @@ _GRAMMARS = {
     ),
     "python": (
         r"/\S+|[A-Za-z][A-Za-z0-9._-]*",
-        "is looked for on every host; write its whole path, such as /opt/venv/bin/python",
+        "is looked for on every host; write its absolute path, such as /opt/venv/bin/python",
     ),
 }
 # Option letters of ssh: those that take a value, and those that would keep it from running a program and reporting its exit.

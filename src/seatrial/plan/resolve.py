@@ -112,7 +112,7 @@ def _needs(plan: Plan, cwd: Path) -> NeededCampaign | None:
     try:
         folder = cwd / Path(plan.needs.campaign).expanduser()
     except RuntimeError as error:
-        raise plan.error(("needs", "campaign"), f"{plan.needs.campaign} cannot be found: no such user; write the whole path") from error
+        raise plan.error(("needs", "campaign"), f"{plan.needs.campaign} cannot be found: no such user; write the absolute path") from error
     return NeededCampaign(campaign=str(folder), ready=plan.needs.ready or "", plan=plan.needs.plan or "")
 
 
@@ -301,7 +301,7 @@ def output_folder(plan: Plan, out: Path | None, cwd: Path, now: datetime | None 
     try:
         folder = cwd / Path(text).expanduser()
     except RuntimeError as error:
-        raise _folder_error(plan, out, f"{text} cannot be found: no such user; write the whole path") from error
+        raise _folder_error(plan, out, f"{text} cannot be found: no such user; write the absolute path") from error
     if problem := _length_problem(folder):
         raise _folder_error(plan, out, problem)
     return folder

@@ -202,7 +202,7 @@ class Workload(StrictModel):
     """Samples one rank works through in a step, where the probe does not report it: a number, or a sum or product of settings and whole \
 numbers such as `"{bs}*{accum}"`. When left out, what the script prints about itself is used (total batch size, tokens per iteration)."""
     tokens_per_step: Work | None = None
-    """Tokens one rank works through in a step, likewise."""
+    """Tokens one rank works through in a step, in the form of `samples_per_step`."""
 
 
 class Launcher(StrictModel):
@@ -251,7 +251,7 @@ is refused."""
 (`=eth0`), or do not (`^lo,docker`). Sets NCCL_SOCKET_IFNAME, and GLOO_SOCKET_IFNAME where it is one name. Agents reach the harness there \
 alone, if its machine has such an interface."""
     python: str | None = None
-    """For all but `local`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
+    """For all but `local`: the interpreter on every host, by its absolute path; where seatrial's own lies when left out."""
     alike: Literal["say", "refuse"] = "say"
     """For `hostfile` and `pernode`: whether hosts that differ (GPUs, driver, processors, packages) give a warning or are refused."""
     gpu: str | None = None
@@ -399,7 +399,7 @@ such group."""
     budget: Duration | None = None
     """Longest time for the whole campaign, such as `2h`; runs that would begin later are left for the next time."""
     env: dict[str, Text] = Field(default_factory=dict)
-    """Environment variables for every rank, over the caller's own. Placeholders as in `workload.args`."""
+    """Environment variables for every rank, over those that seatrial was started with. Placeholders as in `workload.args`."""
     output: str | None = None
     """Folder for everything the campaign writes, `outputs/<name>` when left out; `{time}` becomes the date and time."""
 

@@ -108,10 +108,10 @@ def _check(site: Site, locations: Locations) -> None:
     for position, mount in enumerate(site.container.mounts if site.container else ()):
         if not _MOUNT.fullmatch(mount):
             raise locations.error(
-                ("container", "mounts", position), f"'{mount}' is no mount; write /host/path:/path or /host/path:/path:ro"
+                ("container", "mounts", position), f"'{mount}' is not a mount; write /host/path:/path or /host/path:/path:ro"
             )
     if site.shared is not None and not site.shared.startswith("/"):
-        raise locations.error(("shared",), f"'{site.shared}' is not a whole path")
+        raise locations.error(("shared",), f"'{site.shared}' is not an absolute path")
 
 
 def with_site(plan: CampaignPlan, site: Site, source: Path) -> CampaignPlan:

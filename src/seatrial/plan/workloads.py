@@ -87,17 +87,17 @@ def hashed_settings(name: str, settings: Mapping[str, Scalar]) -> dict[str, Scal
     return dict(found(settings))
 
 
-def make_alike(
+def equalize_settings(
     name: str, groups: Mapping[str, Mapping[str, Scalar]], *, given: Collection[str], compared: bool
 ) -> tuple[dict[str, dict[str, Scalar]], tuple[str, ...]]:
     """Changes that give all groups of a plan the same of what their other settings would make differ (group → setting → value), and one
-    line on each. A workload without `MAKE_ALIKE` has none."""
+    line on each. A workload without `EQUALIZE_SETTINGS` has none."""
     module = importlib.import_module(f"{PACKAGE}.{name}.settings")
-    if not hasattr(module, "MAKE_ALIKE"):
+    if not hasattr(module, "EQUALIZE_SETTINGS"):
         return {}, ()
     try:
         built = {group: module.Settings(**settings) for group, settings in groups.items()}
-        alike = module.MAKE_ALIKE(built, given=given, compared=compared)
+        alike = module.EQUALIZE_SETTINGS(built, given=given, compared=compared)
     except ValueError as error:
         raise SettingProblem(
             _key_in(str(error), {key: value for values in groups.values() for key, value in values.items()}), str(error)

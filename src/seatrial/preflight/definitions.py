@@ -98,7 +98,7 @@ class Need:
     """Whether a run that will not fit into GPU memory refuses the campaign; else it is a warning."""
     host_facts: Mapping[str, HostFacts] = field(default_factory=dict)
     """The hosts of the plan by name, in its order, as they were asked before the start; {} where none was."""
-    caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    base_env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment that every run inherits."""
     starts_programs: bool = True
     """Whether the plan's own Pythons, and git in its folders, may be started to ask for versions. A verb that only looks starts nothing
@@ -126,7 +126,7 @@ class Need:
 
     def environment(self, spec: RunSpec) -> dict[str, str]:
         """Environment of the processes of `spec`, without what launchers add."""
-        return {**self.caller, **spec.env}
+        return {**self.base_env, **spec.env}
 
 
 def need_of(plan: CampaignPlan) -> Need:

@@ -32,7 +32,7 @@ USUAL_PORT = 29500
 BIND = refusal(
     name="ports",
     what="that a port can be bound on this host, on loopback and on all addresses",
-    prevents="RuntimeError: The server socket has failed to bind; or ranks that wait for each other for ever",
+    prevents="RuntimeError: The server socket has failed to bind; or ranks that hang in the rendezvous",
     fix="bring loopback up (`ip link set lo up`), or run where sockets are allowed",
 )
 NAMED_PORT = refusal(
@@ -176,13 +176,13 @@ TORCHRUN_PREFIX = "PET_"
 
 LEFT_OVER = warning(
     name="left-over variables",
-    what="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, PET_… and their like in the caller's environment, where a run would take them",
-    prevents="EADDRINUSE: address already in use; or ranks that wait for others for ever: Timed out after 601 seconds waiting for clients",
+    what="RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, PET_… and their like in the shell's environment, where a run would take them",
+    prevents="EADDRINUSE: address already in use; or ranks that hang in the rendezvous: Timed out after 601 seconds waiting for clients",
     fix="unset {names}",
 )
 OWN = warning(
     name="SEATRIAL_ variables",
-    what="variables of Seatrial's own in the caller's environment, as within a run of another campaign",
+    what="variables of Seatrial's own in the shell's environment, as within a run of another campaign",
     prevents="events that land in another run's folder",
     fix="unset {names}; do not start a campaign from within a run",
 )
@@ -198,18 +198,20 @@ VARIABLE_CHECKS = (LEFT_OVER, OWN, SLOW)
 
 
 def check_variables(need: Need) -> Iterator[Check]:
-    yield _variables_check(LEFT_OVER, misleading(need), need.caller)
-    yield _variables_check(OWN, sorted(name for name in need.caller if name.startswith(PREFIX) and name not in SET_BY_USERS), need.caller)
+    yield _variables_check(LEFT_OVER, misleading(need), need.base_env)
+    yield _variables_check(
+        OWN, sorted(name for name in need.base_env if name.startswith(PREFIX) and name not in SET_BY_USERS), need.base_env
+    )
     slow = slowing(need)
     found = "; ".join(f"{name}={mask(name, value)}: {why}" for name, (value, why) in slow.items())
     yield SLOW.result(not slow, found or "none", names=" ".join(slow))
 
 
 def misleading(need: Need) -> list[str]:
-    """Variables of the caller that at least one run would take for its own."""
+    """Variables of the base environment that at least one run would take for its own."""
     if not need.planned:
-        return sorted(name for name in need.caller if name in RENDEZVOUS or name.startswith(TORCHRUN_PREFIX))
-    return sorted({name for spec in need.runs for name in need.caller if name not in spec.env and _taken_by(spec, name)})
+        return sorted(name for name in need.base_env if name in RENDEZVOUS or name.startswith(TORCHRUN_PREFIX))
+    return sorted({name for spec in need.runs for name in need.base_env if name not in spec.env and _taken_by(spec, name)})
 
 
 def _taken_by(spec: RunSpec, name: str) -> bool:
@@ -226,7 +228,9 @@ def _taken_by(spec: RunSpec, name: str) -> bool:
 def slowing(need: Need) -> dict[str, tuple[str, str]]:
     """Debug variables of the runs: name → (value, effect). The table is the one by which compare refuses to mix runs; variables
     that an axis sets are intended."""
-    unlike = {(tuple(sorted(spec.env.items())), spec.varied): need.environment(spec) for spec in need.runs} or {((), ()): dict(need.caller)}
+    unlike = {(tuple(sorted(spec.env.items())), spec.varied): need.environment(spec) for spec in need.runs} or {
+        ((), ()): dict(need.base_env)
+    }
     found: dict[str, tuple[str, str]] = {}
     for (_, varied), env in unlike.items():
         for name, switch in enabled_variables(env).items():
@@ -236,6 +240,6 @@ def slowing(need: Need) -> dict[str, tuple[str, str]]:
     return dict(sorted(found.items()))
 
 
-def _variables_check(definition: CheckDefinition, names: list[str], caller: Mapping[str, str]) -> Check:
-    found = ", ".join(f"{name}={mask(name, caller[name])}" for name in names)
+def _variables_check(definition: CheckDefinition, names: list[str], base_env: Mapping[str, str]) -> Check:
+    found = ", ".join(f"{name}={mask(name, base_env[name])}" for name in names)
     return definition.result(not names, found or "none", names=" ".join(names))

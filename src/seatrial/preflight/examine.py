@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
-from seatrial.preflight import environment, gpu_memory, gpus, load, needed_campaign, resources, slurm, software, storage, warm
+from seatrial.preflight import environment, gpu_memory, gpus, needed_campaign, resources, slurm, software, storage, system_load, warm
 from seatrial.preflight.definitions import CheckDefinition, Need, Section, information, warning
 from seatrial.preflight.hosts.examine import HOST_CHECKS_CRASHED, host_definitions
 from seatrial.preflight.slurm_smoke import SMOKE_CHECKS
@@ -85,7 +85,7 @@ CHECKS_CRASHED = warning(
     name="checks of {subject}",
     what="whether the checks of a subject could be made at all on this host",
     prevents="an error that these checks would have named",
-    fix="go on if you know this host; and report it, with the output of `seatrial doctor --json`",
+    fix="continue if you trust this host; and report it, with the output of `seatrial doctor --json`",
 )
 LOAD = "load"
 TELEMETRY = "telemetry"
@@ -100,13 +100,13 @@ def fast_checks(need: Need) -> list[Check]:
 
 def examine(need: Need, *, fast: bool, empty_columns: EmptyColumns | None = None) -> tuple[Section, ...]:
     """Every check that applies, by subject; `fast` leaves out slow ones."""
-    before = load.take_sample()
+    before = system_load.take_sample()
     subjects: dict[str, Callable[[], Iterable[Check]]] = {
         subject.title: functools.partial(subject.checks, need) for subject in SUBJECTS if subject.fast or not fast
     }
     if empty_columns is not None:
         subjects[TELEMETRY] = lambda: check_telemetry(empty_columns())
-    subjects[LOAD] = lambda: load.check_load(before)
+    subjects[LOAD] = lambda: system_load.check_load(before)
     found = {title: _run_checks(title, checks) for title, checks in subjects.items()}
     return tuple(Section(subject=title, checks=checks) for title, checks in found.items() if checks)
 
@@ -126,7 +126,7 @@ def all_definitions() -> dict[str, tuple[CheckDefinition, ...]]:
     return {
         **definitions,
         TELEMETRY: TELEMETRY_CHECKS,
-        LOAD: load.LOAD_CHECKS,
+        LOAD: system_load.LOAD_CHECKS,
         WARM: warm.WARM_CHECKS,
         JOBS: SMOKE_CHECKS,
         "any": (CHECKS_CRASHED,),

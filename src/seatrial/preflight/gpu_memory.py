@@ -20,7 +20,7 @@ MEMORY = refusal(
     name="GPU memory{group}",
     what="the memory that a bundled workload forecasts from its settings (`seatrial plan fit PLAN`) against that of the GPUs here",
     prevents="torch.OutOfMemoryError: CUDA out of memory, after the model is loaded",
-    fix="{advice}, or start all the same with " + OVERRIDE,
+    fix="{advice}, or start anyway with " + OVERRIDE,
     in_docs={"group": " of GROUP", "advice": "change the settings that the check names with their figures"},
 )
 GPU_MEMORY_CHECKS = (MEMORY,)

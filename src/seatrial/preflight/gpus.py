@@ -77,8 +77,8 @@ def check_count(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> 
     """GPUs asked for against GPUs present; MIG instances are left to CUDA."""
     requested = sorted({device for spec in need.runs for device in spec.place.devices})
     missing = [device for device in requested if not is_mig_instance(device) and not select_gpus(present, [device])]
-    found = f"{len(present)} here ({', '.join(str(gpu.index) for gpu in present)})" if present else "this machine has none"
-    return COUNT.result(not missing, found + (f", {', '.join(requested)} asked for" if requested else ""), refuses=certain)
+    found = f"{len(present)} found ({', '.join(str(gpu.index) for gpu in present)})" if present else "this machine has none"
+    return COUNT.result(not missing, found + (f"; requested: {', '.join(requested)}" if requested else ""), refuses=certain)
 
 
 def check_visible(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> Iterator[Check]:
@@ -88,13 +88,13 @@ def check_visible(need: Need, present: Sequence[Gpu], *, certain: bool = True) -
         environment = need.environment(spec)
         seen = len(visible_gpus(present, (), environment)) + sum(map(is_mig_instance, visible_ids(environment) or ()))
         narrowed = f" with {CUDA_VISIBLE_DEVICES}={environment[CUDA_VISIBLE_DEVICES]!r}" if CUDA_VISIBLE_DEVICES in environment else ""
-        yield VISIBLE.result(seen >= ranks, f"{seen} to be seen{narrowed}, {ranks} wanted", refuses=certain, workload=workload)
+        yield VISIBLE.result(seen >= ranks, f"{seen} visible{narrowed}, {ranks} needed", refuses=certain, workload=workload)
 
 
 def watched_gpus(need: Need, present: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """GPUs whose state matters: those the runs may use, or all visible ones without a plan."""
     if not need.planned:
-        return visible_gpus(present, (), need.caller)
+        return visible_gpus(present, (), need.base_env)
     # Most runs of a plan use the same GPUs.
     selections = {(spec.place.devices, need.environment(spec).get(CUDA_VISIBLE_DEVICES)) for spec in need.runs if may_use_gpus(spec)}
     limits = [(devices, {} if limit is None else {CUDA_VISIBLE_DEVICES: limit}) for devices, limit in selections]
@@ -121,7 +121,7 @@ SLOWING = {
 IDLE = warning(
     name="GPUs idle",
     what="processes, utilisation and memory of others on the GPUs asked for",
-    prevents="torch.OutOfMemoryError: CUDA out of memory; or step times that are the neighbour's too",
+    prevents="torch.OutOfMemoryError: CUDA out of memory; or step times slowed by other processes",
     fix="stop what runs on them (`nvidia-smi` lists it), wait, or use other GPUs with place.include{free}",
     in_docs={"free": ""},
     noise=True,
@@ -173,7 +173,7 @@ ORDER = warning(
 )
 PERSISTENCE = information(
     name="persistence mode",
-    what="whether the driver stays loaded while nobody uses the GPU",
+    what="whether the driver stays loaded while the GPU is unused",
     prevents="seconds more at the start of every run, and counters that start over",
     fix="sudo nvidia-smi -pm 1",
 )
@@ -278,7 +278,7 @@ def _unusable(state: GpuState, *, crowded: bool) -> str:
 
 def _order(need: Need, states: Sequence[GpuState]) -> Check:
     set_everywhere = all(need.environment(spec).get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" for spec in need.runs)
-    by_slot = set_everywhere and (need.planned or need.caller.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID")
+    by_slot = set_everywhere and (need.planned or need.base_env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID")
     names = ", ".join(f"{state.index}: {state.name}" for state in states)
     return ORDER.result(
         by_slot, f"different GPUs on this host ({names}), CUDA_DEVICE_ORDER is {'PCI_BUS_ID' if by_slot else 'not PCI_BUS_ID'}"

@@ -39,8 +39,8 @@ MOST_NAMED = 3
 NEEDED = refusal(
     name="needed campaign {campaign}",
     what="that the campaign which the plan `needs` has passed, on this machine and software (GPUs, driver, packages, tuning variables)",
-    prevents="a gain of a few per cent that is the noise of a platform nobody accepted",
-    fix="{fix}, or start all the same with " + OVERRIDE,
+    prevents="a gain of a few per cent that is the noise of a platform that was not accepted",
+    fix="{fix}, or start anyway with " + OVERRIDE,
     in_docs={"fix": "run the plan that `needs` names first"},
 )
 NEEDED_CHECKS = (NEEDED,)
@@ -81,7 +81,7 @@ def _verdict_problem(needs: NeededCampaign) -> str:
     if verdict.partial:
         return f"{verdict.verdict.value} so far, and runs of it are still to be run"
     if verdict.verdict is Verdict.PASS and verdict.confounded:
-        return f"it is {Verdict.PASS.value} with confounded groups compared all the same ({verdict.confounded[0]}): report it without"
+        return f"it is {Verdict.PASS.value} with confounded groups compared anyway ({verdict.confounded[0]}): report it without"
     if verdict.verdict is Verdict.PASS:
         return ""
     reasons = [finding.text.rstrip(".") for finding in judged if finding.verdict is not Verdict.PASS]
@@ -188,7 +188,7 @@ def _here(spec: RunSpec, need: Need) -> Provenance:
         hosts[0].devices if hosts else spec.place.devices,
         program=_program(spec),
         env=need.environment(spec),
-        tuning=tuning_of(need.caller, spec.env),
+        tuning=tuning_of(need.base_env, spec.env),
     )
     # On this machine alone, no name is among those that were asked.
     names = [host.name for host in hosts] or ([*need.host_facts] if spec.place.traits.typed_on_each_node else [])

@@ -331,7 +331,7 @@ def judge_open_files(facts: LimitFacts, need: Need) -> Check:
     hard = facts.open_files_hard
     enough = facts.open_files is None or facts.open_files >= needed
     most = "unlimited" if hard is None else str(hard)
-    found = "no limit" if facts.open_files is None else f"{facts.open_files} now, up to {most} allowed, {needed} wanted"
+    found = "no limit" if facts.open_files is None else f"{facts.open_files} now, up to {most} allowed, {needed} needed"
     if hard is not None and hard < needed:
         return FILES.result(enough, found, most=f"{needed} after root raised the hard limit (LimitNOFILE, /etc/security/limits.conf)")
     return FILES.result(enough, found, most=most)
@@ -347,7 +347,7 @@ def judge_processes(facts: LimitFacts, group: CgroupFacts, need: Need, cores: in
         used = group.process_count or 0
         rooms.append((group.process_limit - used, f"{used} of the container's {group.process_limit}"))
     left, text = min(rooms, default=(needed, ""))
-    return PROCESSES.result(left >= needed, f"{text} in use, about {needed} wanted" if text else "no limit")
+    return PROCESSES.result(left >= needed, f"{text} in use, about {needed} needed" if text else "no limit")
 
 
 def judge_locked_memory(facts: LimitFacts) -> Check:

@@ -62,13 +62,13 @@ PARTITION = refusal(
 NODES = refusal(
     name="nodes of a job",
     what="whether the partition has as many nodes, CPUs and GPUs as a job asks for",
-    prevents="a job that stays in the queue for ever, or: Requested node configuration is not available",
+    prevents="a job that never leaves the queue, or: Requested node configuration is not available",
     fix="lower place.nodes, place.cpus_per_task or place.gpus_per_node, or choose another partition",
 )
 TIME = refusal(
     name="time limit of a job",
     what="whether the partition allows it, and whether it leaves time before the warning (warn_s)",
-    prevents="a job that stays in the queue for ever (PartitionTimeLimit), or one that is halted before its first step",
+    prevents="a job that never leaves the queue (PartitionTimeLimit), or one that is halted before its first step",
     fix="set place.time to less than the partition's MaxTime (`scontrol show partition`) and more than warn_s, or choose another partition",
 )
 ACCEPTED = refusal(
@@ -110,7 +110,7 @@ def check_slurm(need: Need) -> Iterator[Check]:
     if not need.jobs:
         return
     yield _visible(need.output, need.shared)
-    missing = [program for program in PROGRAMS if find_on_path(program, need.caller.get("PATH")) is None]
+    missing = [program for program in PROGRAMS if find_on_path(program, need.base_env.get("PATH")) is None]
     yield FOUND.result(not missing, f"{', '.join(missing)} not in PATH" if missing else "in PATH")
     if missing:
         return
@@ -129,7 +129,7 @@ def check_slurm(need: Need) -> Iterator[Check]:
         )
     for place in dict.fromkeys(need.jobs):
         if place.slurm is not None and place.slurm.allocation == CURRENT:
-            yield _within(place, need.caller)
+            yield _within(place, need.base_env)
             continue
         checks = list(_check_job(place, known))
         yield from checks
@@ -195,7 +195,7 @@ def _gpus(gres: str) -> int:
 
 def _within(place: PlaceSpec, environ: Mapping[str, str]) -> Check:
     if not environ.get("SLURM_JOB_ID"):
-        return WITHIN.result(False, "SLURM_JOB_ID is not set: this is no job")
+        return WITHIN.result(False, "SLURM_JOB_ID is not set: not inside a Slurm job")
     names = slurm.host_names(environ.get("SLURM_JOB_NODELIST", ""))
     shown = f"job {environ['SLURM_JOB_ID']} has {count(len(names), 'node')}"
     return WITHIN.result(len(names) == place.nodes, shown if len(names) == place.nodes else f"{shown}, and the plan {place.nodes}")

@@ -64,7 +64,7 @@ PROGRAM = refusal(
 )
 TORCHRUN = warning(
     name="program torchrun",
-    what="whether this Python can start torchrun for a script of yours",
+    what="whether this Python can start torchrun for your script",
     prevents="ModuleNotFoundError: No module named 'torch'",
     fix="pip install 'seatrial[workloads]', or name the torchrun of another environment in launcher.program",
 )
@@ -77,7 +77,7 @@ SCRIPT = refusal(
 GIT = information(
     name="git",
     what="whether git is there to record the commit of the code",
-    prevents="results that nobody can trace to a commit: git_commit_hash stays empty",
+    prevents="results that cannot be traced to a commit: git_commit_hash stays empty",
     fix="install git",
 )
 NVIDIA_SMI = information(
@@ -257,7 +257,7 @@ class UsedPython:
 
 
 def check_pythons(need: Need) -> Iterator[Check]:
-    own = find_interpreter((), Path.cwd(), need.caller)
+    own = find_interpreter((), Path.cwd(), need.base_env)
     yield PYTHON.result(True, f"{platform.python_version()}{_versions_text(own.packages)}")
     takes = driver_cuda_version()
     for used in pythons_of(need):
@@ -463,7 +463,7 @@ def every_ninja(path: str, cwd: Path) -> tuple[str, ...]:
 def _variables(need: Need, spec: RunSpec, driver: Driver) -> Mapping[str, str]:
     """Environment of the run, with what Seatrial adds for DeepSpeed."""
     given = need.environment(spec)
-    return {ACCELERATOR: CPU, **given} if runs_on_cpu(spec, need.caller, driver) else given
+    return {ACCELERATOR: CPU, **given} if runs_on_cpu(spec, need.base_env, driver) else given
 
 
 HOOK, SOURCES_HOOK = "host_problems", "source_problems"
@@ -473,7 +473,7 @@ WORKLOAD_SETTING = refusal(
     what="what a bundled workload itself says of its settings on this host, such as a precision that its device does not have. For a job "
     "of Slurm: of models and data on a file system that all nodes share; of the rest its first node says so, before ranks start",
     prevents="the same complaint of {workload}, from every rank, after the start",
-    fix="change {key} in `settings` or its axis, or run where it can be had",
+    fix="change {key} in `settings` or its axis, or run on a host that supports it",
 )
 SETTING_CHECKS = (WORKLOAD_SETTING,)
 

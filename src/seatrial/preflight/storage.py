@@ -118,13 +118,13 @@ def nearest_existing(folder: Path) -> Path:
 
 
 def cache_folders(need: Need) -> list[tuple[str, Path]]:
-    """(variable, folder) of every cache that the caller or a plan's env names."""
+    """(variable, folder) of every cache that the base environment or a plan's env names."""
     settings = _environments(need)
     return sorted({(name, Path(given[name]).expanduser()) for given in settings for name in CACHE_VARIABLES if given.get(name)})
 
 
 def _environments(need: Need) -> list[dict[str, str]]:
-    return [need.environment(spec) for spec in need.runs] or [dict(need.caller)]
+    return [need.environment(spec) for spec in need.runs] or [dict(need.base_env)]
 
 
 def check_space(disk: DiskFacts) -> Check:
@@ -143,7 +143,7 @@ def check_inodes(disk: DiskFacts, runs: int) -> Check:
     if disk.total_inodes == 0:
         return INODES.result(True, "not counted by this file system")
     needed = LEAST_FREE_INODES + INODES_OF_A_RUN * runs
-    found = f"{disk.free_inodes} free of {disk.total_inodes}, about {needed} wanted"
+    found = f"{disk.free_inodes} free of {disk.total_inodes}, about {needed} needed"
     # Finished runs need none, so the real need may be far less. Zero is either a file system that does not report inodes, or one
     # where the trial of the output folder fails.
     return INODES.result(disk.free_inodes >= needed, found, refuses=0 < disk.free_inodes < LEAST_FREE_INODES)
@@ -183,7 +183,7 @@ FILE_SYSTEM = information(
     name="file system",
     what="whether the output is on a network file system, in memory, or in a container's own layer",
     prevents="results that are gone with the container or the next start, or slow to appear for others",
-    fix="choose a folder on a local disk with --out, and copy it when the campaign is over",
+    fix="choose a folder on a local disk with --out, and copy it when the campaign has ended",
 )
 OUTPUT_CHECKS = (OUTPUT, FILE_SYSTEM)
 
@@ -295,7 +295,7 @@ def judge_shared_memory(shm: DiskFacts, need: Need) -> Check:
     needed = needed_shm_bytes(need)
     if need.planned:
         who = f"{need.workers} loader workers" if need.workers else "no loader workers in the plan"
-        found += f"; {who}, {format_bytes(needed)} wanted"
+        found += f"; {who}, {format_bytes(needed)} needed"
     return SHM_ROOM.result(shm.free_bytes >= needed, found)
 
 

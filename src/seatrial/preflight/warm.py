@@ -1,6 +1,6 @@
 """Filling caches before a campaign (`seatrial doctor PLAN --warm`): what the first run on a host would otherwise do in its start-up.
 
-In: a `Need` and each host's answer to the question `warm`. Out: the question, and a check for everything that was built, with its
+In: a `Need` and each host's answer to the query `warm`. Out: the query, and a check for everything that was built, with its
 seconds, or why it was not. A bundled workload that can do it names the module in its settings (`WARM_UP`); it runs on each host with the
 interpreter and the variables of the runs.
 """
@@ -51,7 +51,7 @@ WARM_CHECKS = (OPS, COMPILED, FLASH, WARM_UP, NOTHING)
 DEFINITIONS = {"ops": OPS, "compile": COMPILED, "flash": FLASH}
 
 
-def warm_question(need: Need) -> dict[str, Any] | None:
+def warm_query(need: Need) -> dict[str, Any] | None:
     """What each host is asked; None where no run has caches to fill."""
     runs = [spec for spec in need.runs if _module(spec)]
     if not runs:

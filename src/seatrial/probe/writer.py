@@ -110,14 +110,14 @@ class LineFile:
             self.lost_lines += len(lines)
         if (self.lost_lines or self._file.fallback_bytes) and not self._warned:
             self._warned = True
-            meanwhile = "its measurements are being lost" if self.lost_lines else "its measurements are kept elsewhere"
-            log.warning("cannot write %s (%s): training goes on, %s", self.path, self.last_error, meanwhile)
+            meanwhile = "its measurements are being lost" if self.lost_lines else "its measurements are written to the fallback folder"
+            log.warning("cannot write %s (%s): training continues, %s", self.path, self.last_error, meanwhile)
 
     def remark(self, what: str) -> str:
         """What a reader of heartbeats should know about this file; empty when all is well."""
         if self.lost_lines:
             return f"{self.lost_lines} {what} lines lost: {self.last_error}"
-        return f"some {what} lines had to go elsewhere: {self.last_error}" if self._file.fallback_bytes else ""
+        return f"some {what} lines were written to the fallback folder: {self.last_error}" if self._file.fallback_bytes else ""
 
     def close(self) -> None:
         if os.getpid() == self._pid:

@@ -149,7 +149,7 @@ METRICS: dict[str, MetricEntry] = {
     "throughput_cv_pct": _of_group(
         "standard deviation of the throughput over a group's repeats, in per cent of its mean", "%", group_field="stability.cv_pct"
     ),
-    "turn_taking_runs": _counted("runs whose GPUs take turns: the utilisation of two of them is anti-correlated"),
+    "turn_taking_runs": _counted("runs in which the utilisation of two GPUs is anti-correlated"),
     "jittering_runs": _counted("runs whose iter p90/p50 is persistently above 2: in half or more of their timing windows"),
     "sentinel_drift_pct": _over_campaign(
         "by how many per cent the platform drifted from the first sentinel run to the last, or changed its level in between, whichever is "

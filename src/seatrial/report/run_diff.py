@@ -103,7 +103,7 @@ def _sentence(old: Provenance, new: Provenance, parting: Sequence[str], same_set
     if not (old.fingerprint and new.fingerprint):
         return "No fingerprint was recorded of at least one of them: they are not averaged."
     if parting:
-        return f"Fingerprints differ: not averaged. Parted by {', '.join(parting)}."
+        return f"Fingerprints differ: not averaged. Different: {', '.join(parting)}."
     if old.fingerprint != new.fingerprint:
         return "Fingerprints differ, though no recorded fact does: another version of Seatrial made one of them. They are not averaged."
     if not same_settings:

@@ -154,7 +154,7 @@ def _read_heartbeats(attempt: Attempt) -> pl.DataFrame:
     schema = _schema_of(HEARTBEAT_FIELDS)
     paths = AttemptPaths(Path(attempt.folder))
     if huge := [path.name for path in paths.all_heartbeats() if files.size_bytes(path) > files.LARGEST_WHOLE_BYTES]:
-        raise CampaignError(f"{huge[0]} is not read: no such file is read beyond {files.LARGEST_WHOLE_BYTES >> 20} MiB")
+        raise CampaignError(f"{huge[0]} is not read: it is above the limit of {files.LARGEST_WHOLE_BYTES >> 20} MiB")
     beats = [beat for path in paths.all_heartbeats() for beat in files.read_json_lines(path)]
     return pl.DataFrame({name: [_cell(beat.get(name), kind) for beat in beats] for name, kind in schema.items()}, schema=schema)
 

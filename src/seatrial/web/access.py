@@ -39,7 +39,7 @@ NO_TOKEN = "Open the address that `seatrial watch --web` printed when it was sta
 WRONG_HOST = (
     "Ask for 127.0.0.1 or localhost and the very port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
 )
-READ_ONLY = "There is nothing to be done here but to read: GET and HEAD.\n"
+READ_ONLY = "Read-only: GET and HEAD.\n"
 
 
 def new_token() -> str:

@@ -119,7 +119,7 @@ def open_listener(port: int = 0) -> Listener:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise UsageError(f"port {port} is taken: choose another with --port, or leave it out for a free one") from error
-        raise UsageError(f"port {port} cannot be had ({error.strerror}): choose one above 1023, or leave --port out") from error
+        raise UsageError(f"cannot bind port {port} ({error.strerror}): choose one above 1023, or leave --port out") from error
     return Listener(listening=listening, token=new_token())
 
 

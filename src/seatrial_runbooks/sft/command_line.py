@@ -207,7 +207,7 @@ def check(settings: Settings, script: Script, env: Mapping[str, str], cwd: Path,
     if fit is None:
         return "memory not checked: no GPU here, and the variable GPU names none"
     if fit.verdict == WILL_NOT and not ignore_fit:
-        raise RefusedError(f"{fit.text}. The scripts: --use_lora, or train_sft_fsdp_min.py; --ignore_fit starts all the same")
+        raise RefusedError(f"{fit.text}. The scripts: --use_lora, or train_sft_fsdp_min.py; --ignore_fit starts anyway")
     return f"memory: {fit.text}"
 
 

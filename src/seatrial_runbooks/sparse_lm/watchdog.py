@@ -127,8 +127,8 @@ class Watchdog:
         if code is not None:
             return code
         if not self._run.ranks:
-            raise UsageError(f"told to end (TERM) before a run appeared in {self._settings.folder}: see why the trainer did not start")
-        self._say("[watchdog] told to end (TERM): the run goes on, and nobody watches it")
+            raise UsageError(f"received TERM before a run appeared in {self._settings.folder}: see why the trainer did not start")
+        self._say("[watchdog] received TERM: the run continues unwatched")
         return INTERRUPTED
 
     def _wait_for_run(self, now_m: float) -> int | None:
@@ -243,10 +243,10 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     try:
         settings = read_settings(argv, environ)
         watchdog = Watchdog(settings, WatchedRun(settings.folder), say=lambda text: write_to(f"{text}\n", sys.stdout))
-        told = threading.Event()
-        signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+        stop_requested = threading.Event()
+        signal.signal(signal.SIGTERM, lambda number, frame: stop_requested.set())
         while (code := watchdog.check()) is None:
-            if told.wait(min(POLL_S, settings.interval_s)):
+            if stop_requested.wait(min(POLL_S, settings.interval_s)):
                 return watchdog.leave()
     except SeatrialError as error:
         write_to(f"{NAME}: {printable(str(error))}\n", sys.stderr)

@@ -64,8 +64,8 @@ PLAN_KEYS = {
 # What the harness writes of its own options and keys → what the driver's user types instead.
 REMEDIES = {
     "choose another with --out": "choose another OUTPUT_ROOT",
-    "run it first, or start all the same with --ignore-needs": "run phase B into it first (OUTPUT_ROOT=… "
-    "./scripts/run_phaseb_4090_stability.sh), or start all the same with IGNORE_NEEDS=1",
+    "run it first, or start anyway with --ignore-needs": "run phase B into it first (OUTPUT_ROOT=… "
+    "./scripts/run_phaseb_4090_stability.sh), or start anyway with IGNORE_NEEDS=1",
     "needed campaign ": "NEEDS=",
     "place: {kind: local, ranks: N} for CPU ranks (deepspeed: --num_gpus N)": "INCLUDE=localhost WORLD_SIZE=N for CPU ranks",
     "`plan show` works": "DRY_RUN=1 works",
@@ -74,7 +74,7 @@ REMEDIES = {
     "data dataset_manifest_path": "DATASET_MANIFEST_PATH",
     "choose another disk with --out": "choose another disk with OUTPUT_ROOT",
     "with --out": "with OUTPUT_ROOT",
-    "Go on from it all the same with --resume-changed": "Go on from it all the same with TRAIN_RESUME_FROM and its folder",
+    "Resume anyway with --resume-changed": "Resume anyway with TRAIN_RESUME_FROM and its folder",
     "--from-start": "RESUME_RUNS=false",
     "rank_scope: all": "TIMING_RANK_SCOPE=all",
 }
@@ -148,7 +148,7 @@ def logged_to(path: Path | None) -> Iterator[None]:
         sys.stdout, sys.stderr = before
         is_complete = log.close() and not log.last_error
     if not is_complete:
-        where = "; the rest is kept elsewhere and merged back" if log.fallback_bytes and not log.lost_bytes else ""
+        where = "; the rest was written to the fallback folder and merged back" if log.fallback_bytes and not log.lost_bytes else ""
         warn(f"the driver log {path} is incomplete: {log.last_error}{where}")
 
 
@@ -366,7 +366,7 @@ class DriverView(PlainView):
 
     def stopping(self, spec: RunSpec) -> None:
         longest = format_duration(spec.limits.soft_s + spec.limits.term_s)
-        self._print_line(f"[WARN] {_title(spec)}: stopping, up to {longest} for it to end by itself; Ctrl-C again kills it at once")
+        self._print_line(f"[WARN] {_title(spec)}: stopping (up to {longest}). Ctrl-C again kills it")
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
         row = manifest_row(measured.attempt, measured.measure) if measured else {"duration_sec": round(outcome.duration_s, 3)}

@@ -1,10 +1,10 @@
-"""Platform jitter of one run, as phase B of the procedure defines it: GPUs that take turns, and iter p90/p50 persistently above 2.
+"""Platform jitter of one run, as phase B defines it: anti-correlated GPU utilisation, and iter p90/p50 persistently above 2.
 
 In: a run's folder with gpu_telemetry.csv and train.log. Out: what was found, and what could not be looked at and why.
 
-`seatrial report` finds turns in the same way (analyse/gpu_throttling.py) over the run's steady window, with numpy. This one runs with the
-standard library alone and knows no window: it looks at the samples from when every GPU has begun to work until the first is done. The
-bounds are the same; a test holds the two against each other.
+`seatrial report` finds anti-correlation in the same way (analyse/gpu_throttling.py) over the run's steady window, with numpy. This one
+needs the standard library alone and knows no window: it looks at the samples from when every GPU has begun to work until the first is
+done. The bounds are the same; a test holds the two against each other.
 """
 
 from __future__ import annotations
@@ -82,22 +82,25 @@ def _turns(paths: AttemptPaths) -> tuple[str, bool]:
     if not rows and _is_without_gpus(paths):
         return "", True
     if not rows:
-        return f"GPUs in turns: {path.name}: {table.problem or 'it has no rows'}", False
+        return f"anti-correlated GPU utilisation: {path.name}: {table.problem or 'it has no rows'}", False
     by_gpu = utilisation(rows)
     if len(by_gpu) < 2:
         return "", True
     together = simultaneous(by_gpu)
     if len(together) < TURNS_LEAST_SAMPLES:
-        return f"GPUs in turns: {len(together)} samples of all GPUs at work, at least {TURNS_LEAST_SAMPLES} are needed", False
+        return (
+            f"anti-correlated GPU utilisation: {len(together)} samples of all GPUs at work, at least {TURNS_LEAST_SAMPLES} are needed",
+            False,
+        )
     pair = most_opposed(list(by_gpu), together)
     if pair is None:
         return "", True
     both = f"GPU {pair[0]} and GPU {pair[1]}"
-    return f"{both} take turns: the rank correlation of their utilisation is {pair[2]:.2f} (n = {len(together)} samples)", True
+    return f"{both} have anti-correlated utilisation: rank correlation {pair[2]:.2f} (n = {len(together)} samples)", True
 
 
 def _is_without_gpus(paths: AttemptPaths) -> bool:
-    """Of a run of ours: fewer than two GPUs, so that none can take turns; False where that is not known, as of the original's runs."""
+    """Whether a run of ours had fewer than two GPUs, so that none can be anti-correlated; False where unknown (original scripts)."""
     spec, provenance = read_json(paths.spec), read_json(paths.provenance)
     if spec is None or provenance is None:
         return False

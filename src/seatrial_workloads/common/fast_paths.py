@@ -68,7 +68,7 @@ def summarize_parts(fast_paths: str, parts: Sequence[str], choices: Mapping[str,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alike:
+class EqualSettings:
     """What the groups of a plan get instead of `equal` and `auto`."""
 
     changes: dict[str, dict[str, str]]
@@ -81,13 +81,13 @@ Decided = tuple[str, str, Collection[str], str]
 """Setting, value, groups that get it, note."""
 
 
-def alike_from(decided: Collection[Decided]) -> Alike:
+def equal_settings_from(decided: Collection[Decided]) -> EqualSettings:
     """Decisions by group."""
     changes: dict[str, dict[str, str]] = {}
     for setting, value, names, _ in decided:
         for name in names:
             changes.setdefault(name, {})[setting] = value
-    return Alike(changes=changes, notes=tuple(note for *_, note in decided))
+    return EqualSettings(changes=changes, notes=tuple(note for *_, note in decided))
 
 
 def open_groups(groups: Mapping[str, Any], *, given: Collection[str], compared: bool) -> dict[str, Any]:

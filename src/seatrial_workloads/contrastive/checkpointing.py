@@ -24,7 +24,7 @@ from seatrial_workloads.common.distributed import RankContext
 from seatrial_workloads.common.engines import Engine, EngineOptions
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.train_log import TrainLog, is_due
-from seatrial_workloads.contrastive.policies import engine_options
+from seatrial_workloads.contrastive.effective_settings import engine_options
 from seatrial_workloads.contrastive.settings import Settings
 
 # Settings that a resumed training must share with its checkpoint: the engine writes its own files, the frozen encoders come from models

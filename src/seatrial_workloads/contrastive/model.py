@@ -14,7 +14,7 @@ from torch.nn import functional
 from transformers import BertModel, Wav2Vec2Model
 
 from seatrial_workloads.common.precision import torch_dtype
-from seatrial_workloads.contrastive.policies import Policies
+from seatrial_workloads.contrastive.effective_settings import EffectiveSettings
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.sources import speech_model, text_model
 
@@ -196,14 +196,14 @@ def clamp_straight_through(value: Tensor, most: float) -> Tensor:
     return value + (value.clamp(max=most) - value).detach()
 
 
-def new_model(settings: Settings, policies: Policies, vocab_size: int) -> SpeechTextModel:
+def new_model(settings: Settings, effective: EffectiveSettings, vocab_size: int) -> SpeechTextModel:
     """Created on the CPU, so that a seed gives the same weights everywhere; frozen parts in their load dtype."""
     model = SpeechTextModel(
-        speech_model(settings.speech_model, policies.speech_attention, settings.speech_revision),
-        text_model(settings.text_model, policies.text_attention, vocab_size, settings.text_revision),
+        speech_model(settings.speech_model, effective.speech_attention, settings.speech_revision),
+        text_model(settings.text_model, effective.text_attention, vocab_size, settings.text_revision),
         gather_negatives=settings.gather_negatives,
     )
-    frozen = torch_dtype(policies.load_dtype)
+    frozen = torch_dtype(effective.load_dtype)
     model.text.to(frozen)
     model.tower.speech.feature_extractor.to(frozen)
     if not settings.mask_time_prob:

@@ -16,12 +16,12 @@ from seatrial_workloads.common.fast_paths import ALL, EQUAL, NONE, check_own_lis
 from seatrial_workloads.common.precision import CHOICES as DTYPES
 from seatrial_workloads.common.precision import FLASH, FP16_ON_CPU, MIXED_CHOICES, WEIGHTS, mixed_precision_problem
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
-from seatrial_workloads.contrastive.alike import (
+from seatrial_workloads.contrastive.equal_settings import (
     CAPTURING_MODES,
     PARTS,
+    equalize_settings,
     excluded_parts,
     is_own_list,
-    make_alike,
     read_fast_paths,
     requested_parts,
 )
@@ -31,7 +31,7 @@ NEEDS_TORCH = True
 # Module that fills caches before a run (`seatrial doctor PLAN --warm`).
 WARM_UP = "seatrial_workloads.contrastive.warm"
 # What a plan calls to give all its groups the same fast paths and mixed precision.
-MAKE_ALIKE = make_alike
+EQUALIZE_SETTINGS = equalize_settings
 # Settings that are comma-separated lists; a plan may write them as lists too.
 LISTS = ("fast_paths", "bucket_boundaries_s")
 # Settings that change how much work one sample is, and what that is counted in.
@@ -363,7 +363,7 @@ def equal_settings(groups: Mapping[str, Mapping[str, Any]], given: Collection[st
     """`fast_paths` and `mixed_precision` for all of these groups (name → settings), where a plan starts the trainer as a script and does
     not expand its settings; and one line on each. `given` are settings that the user set. A ValueError where a setting is wrong, or the
     groups cannot be made alike."""
-    alike = make_alike({name: Settings(**values) for name, values in groups.items()}, given=given, compared=True)
+    alike = equalize_settings({name: Settings(**values) for name, values in groups.items()}, given=given, compared=True)
     return {setting: value for changes in alike.changes.values() for setting, value in changes.items()}, alike.notes
 
 

@@ -6,7 +6,7 @@ torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.contrastive.train
 2026-11-15 13:02:11,911 - seatrial - INFO - Step 0: Loss 2.0793
 2026-11-15 13:02:12,004 - seatrial - INFO - Timing(window=100): data_wait_ms:p50=0.95 p90=0.95 | … | iter_ms:p50=38.20 p90=38.20
 
-Order: policies (precision, attention, …) → model → weights → engine → resume → fast paths → compile → CUDA graphs → steps.
+Order: effective settings (precision, attention, …) → model → weights → engine → resume → fast paths → compile → CUDA graphs → steps.
 `hydra_config.train` is the entry point with Hydra keys; both end in `train`.
 """
 
@@ -33,7 +33,6 @@ from seatrial_workloads.common.precision import check_fp16_has_gpu
 from seatrial_workloads.common.run_folder import check_folder_unused
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
-from seatrial_workloads.contrastive.alike import PARTS
 from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.checkpointing import (
     is_checkpoint_due,
@@ -43,6 +42,8 @@ from seatrial_workloads.contrastive.checkpointing import (
     save_training,
 )
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
+from seatrial_workloads.contrastive.effective_settings import math_options, resolve_settings
+from seatrial_workloads.contrastive.equal_settings import PARTS
 from seatrial_workloads.contrastive.fast.fast_paths import (
     apply_fast_paths,
     capture_tower,
@@ -53,7 +54,6 @@ from seatrial_workloads.contrastive.fast.fast_paths import (
     pad_inputs,
 )
 from seatrial_workloads.contrastive.model import new_model, num_parameters
-from seatrial_workloads.contrastive.policies import math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions, revision_choices
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
@@ -90,16 +90,16 @@ class Trainer:
         self.probe, self.ranks, self.log = probe, ranks, log = context.probe, context.ranks, context.log
         self.num_rows, self.audio_s = 0, 0.0
         self.recompiles: RecompileWatch | None = None
-        self.policies = resolve_policies(settings, ranks)
-        self.choices: dict[str, Choice] = {**self.policies.choices, **random_weight_cautions(settings)}
+        self.effective = resolve_settings(settings, ranks)
+        self.choices: dict[str, Choice] = {**self.effective.choices, **random_weight_cautions(settings)}
         with probe.startup("model"):
             self.tokenizer = load_tokenizer(settings.text_model, settings.text_revision)
-            self.model = new_model(settings, self.policies, len(self.tokenizer))
+            self.model = new_model(settings, self.effective, len(self.tokenizer))
             self.choices |= revision_choices(settings, self.model.tower.speech, self.model.text)
             self.num_parameters = num_parameters(self.model)
             load_pretrained_weights(self.model, settings, log)
             options = resumable_options(settings)
-            self.engine = create_engine(settings.engine, self.model, ranks, self.policies.precision, options, probe.startup)
+            self.engine = create_engine(settings.engine, self.model, ranks, self.effective.precision, options, probe.startup)
             self.start_step = resume_from_checkpoint(self.engine, settings, context)
             self.choices |= self.engine.choices
             self.choices["model_load_dtype"] = self._load_dtype()
@@ -137,7 +137,7 @@ class Trainer:
     def _load_dtype(self) -> Choice:
         """Dtype of the frozen weights after the engine may have cast them."""
         choice, mixed = self.choices["model_load_dtype"], self.choices.get("mixed_precision")
-        effective = self.policies.precision.effective
+        effective = self.effective.precision.effective
         if mixed is None or mixed.effective != "weights" or choice.effective == effective:
             return choice
         return Choice(choice.requested, effective, f"16-bit weights: DeepSpeed casts the whole model to {effective}")
@@ -149,7 +149,7 @@ class Trainer:
         with contextlib.nullcontext() if is_idle else self.probe.pause("compile"):
             if self.settings.torch_compile:
                 self.choices["torch_compile"] = compile_tower(self.model, self.engine, self.settings, self.ranks, self._inputs)
-            self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks, self.policies.precision)
+            self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks, self.effective.precision)
         self.choices |= self._compile_details(self.choices["torch_compile"])
         if self.settings.torch_compile and self.choices["torch_compile"].effective:
             self.recompiles = RecompileWatch(self.choices["torch_compile"])

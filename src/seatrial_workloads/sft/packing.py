@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seatrial_workloads.sft.ledger import BatchCounts
+from seatrial_workloads.sft.step_counts import BatchCounts
 
 COUNTS = "counts"
 """Of a batch: its `BatchCounts`, taken out before the model sees it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
 from seatrial_workloads.common.fast_paths import ALL, EQUAL, check_own_list, is_own_list, read_fast_paths, requested_parts
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
-from seatrial_workloads.sft.fast import PARTS, excluded_parts, make_alike
+from seatrial_workloads.sft.fast import PARTS, equalize_settings, excluded_parts
 from seatrial_workloads.sft.shapes import hugging_face_home
 from seatrial_workloads.sft.sources import IsSeen, source_problems
 
@@ -20,7 +20,7 @@ SAMPLE_SIZE = {"seq_len": "tokens"}
 # Settings that are comma-separated lists; a plan may write them as lists too.
 LISTS = ("fast_paths",)
 # What a plan calls to give all its groups the same fast paths.
-MAKE_ALIKE = make_alike
+EQUALIZE_SETTINGS = equalize_settings
 # What makes an effective setting alike in two groups, {common} being the parts that both have.
 ALIKE_BY = dict.fromkeys(PARTS, "fast_paths=equal|{common}")
 # Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared.

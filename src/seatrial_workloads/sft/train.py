@@ -40,7 +40,6 @@ from seatrial_workloads.sft.dataset import prepared_rows
 from seatrial_workloads.sft.fast import ATTENTION, PARTS, why_no_graph
 from seatrial_workloads.sft.fast.apply import choose_fast_paths, remove_fast_paths
 from seatrial_workloads.sft.fsdp import gathered_state, shard
-from seatrial_workloads.sft.ledger import shared_samples
 from seatrial_workloads.sft.model import (
     RANDOM,
     TARGETS,
@@ -56,6 +55,7 @@ from seatrial_workloads.sft.packing import Collator, mixes_examples
 from seatrial_workloads.sft.settings import Settings, results_dir
 from seatrial_workloads.sft.shapes import Shape, UnknownShape, shape_of
 from seatrial_workloads.sft.sources import source_problems, split_note
+from seatrial_workloads.sft.step_counts import shared_samples
 from seatrial_workloads.sft.trainer import SftTrainer, check_finite, decisive_settings, sequences_per_step, training_arguments
 
 RUN_ARGS, METRICS, SAMPLE_IDS = "run_args.json", "metrics.json", "sample_ids.json"
@@ -297,15 +297,15 @@ class Training:
 
     def metrics(self, wall_s: float) -> dict[str, Any]:
         """A collective call."""
-        settings, ranks, ledger = self.settings, self.ranks, self.trainer.ledger
+        settings, ranks, step_counter = self.settings, self.ranks, self.trainer.step_counter
         gpu = ranks.device_name if ranks.device.type == "cuda" else None
         precision, strategy = self.formats.precision, self.strategy.effective
-        window = ledger.window(self.gather)
+        window = step_counter.window(self.gather)
         lora_rank = settings.lora_r if settings.use_lora else None
         return {
             **metrics.seed_fields(
                 settings,
-                steps=len(ledger.steps),
+                steps=len(step_counter.steps),
                 wall_s=wall_s,
                 world_size=ranks.world_size,
                 gpu=gpu,
@@ -318,7 +318,7 @@ class Training:
             "all_parameters": self.total,
             "trainable_percent": 100 * self.trainable / self.total,
             "first_step": self.first_step,
-            **ledger.times(self.begin, window, compiled=self.compiles),
+            **step_counter.times(self.begin, window, compiled=self.compiles),
             **metrics.window_fields(settings, window, ranks.world_size),
             **metrics.mfu_fields(
                 self.shape,
@@ -332,7 +332,7 @@ class Training:
             "measured_peak_tflops": metrics.measured_peak_tflops(ranks.device, precision.dtype),
             **metrics.highest(self.gather(metrics.peak_memory_mib(ranks.device))),
             **self.sample_fields(),
-            "losses": ledger.losses,
+            "losses": step_counter.losses,
         }
 
     @property
@@ -343,7 +343,7 @@ class Training:
 
     def sample_fields(self) -> dict[str, Any]:
         """Write which examples each rank had, and whether two had the same; a collective call."""
-        by_rank = self.gather(self.trainer.ledger.steps)
+        by_rank = self.gather(self.trainer.step_counter.steps)
         if self.ranks.rank == 0:
             ids = {str(rank): [step.ids for step in steps] for rank, steps in enumerate(by_rank)}
             write_json(self.run_dir / SAMPLE_IDS, ids, BY_UMASK)

@@ -36,9 +36,9 @@ from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.errors import NotFinite
 from seatrial_workloads.sft.fast.graph import GraphedStep
 from seatrial_workloads.sft.fsdp import gathered_state, load_optimizer_state, optimizer_state
-from seatrial_workloads.sft.ledger import Ledger
 from seatrial_workloads.sft.packing import COUNTS
 from seatrial_workloads.sft.settings import Settings
+from seatrial_workloads.sft.step_counts import StepCounter
 from seatrial_workloads.sft.text import TEMPLATE
 
 OPTIMIZER, SCHEDULER = "optimizer.pt", "scheduler.pt"
@@ -95,21 +95,21 @@ def decisive_settings(settings: Settings, precision: str, tokenised: str) -> dic
 class StepCallback(SeatrialCallback):
     """The probe's callback, with the tokens of each step and the run's times."""
 
-    def __init__(self, probe: Probe, ledger: Ledger) -> None:
+    def __init__(self, probe: Probe, step_counter: StepCounter) -> None:
         super().__init__(probe=probe)
-        self._ledger = ledger
+        self._step_counter = step_counter
 
     def work_of_step(self, args: Any) -> tuple[int, int | None]:
-        step = self._ledger.steps[-1]
+        step = self._step_counter.steps[-1]
         return len(step.ids), step.total("real")
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._ledger.step_begins()
+        self._step_counter.step_begins()
         super().on_step_begin(args, state, control, **kwargs)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         super().on_step_end(args, state, control, **kwargs)
-        self._ledger.step_ended(is_last=control.should_training_stop or state.global_step >= state.max_steps)
+        self._step_counter.step_ended(is_last=control.should_training_stop or state.global_step >= state.max_steps)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().on_log(args, state, control, logs=logs, **kwargs)
@@ -117,7 +117,7 @@ class StepCallback(SeatrialCallback):
         if isinstance(loss, float):
             # The mean of all ranks: all of them end here, before a checkpoint of this step is written.
             check_finite(loss, state.global_step)
-            self._ledger.losses.append(loss)
+            self._step_counter.losses.append(loss)
 
 
 def check_finite(loss: float, step: int) -> None:
@@ -148,8 +148,10 @@ class SftTrainer(Trainer):
         self.precision, self.cuda_graph = precision, cuda_graph
         self.graphed: GraphedStep | None = None
         synchronize: Callable[[], None] = torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None
-        self.ledger = Ledger(settings.steps - first_step, synchronize)
-        super().__init__(callbacks=[StepCallback(probe, self.ledger)], args=training_arguments(settings, run_dir, precision), **options)
+        self.step_counter = StepCounter(settings.steps - first_step, synchronize)
+        super().__init__(
+            callbacks=[StepCallback(probe, self.step_counter)], args=training_arguments(settings, run_dir, precision), **options
+        )
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
@@ -166,7 +168,7 @@ class SftTrainer(Trainer):
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
         batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        self.ledger.add(int(self.state.epoch or 0), [batch.pop(COUNTS) for batch in batches])
+        self.step_counter.add(int(self.state.epoch or 0), [batch.pop(COUNTS) for batch in batches])
         return batches, num_items
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
@@ -202,7 +204,7 @@ class SftTrainer(Trainer):
             settings=decisive_settings(self.settings, self.precision, self.train_dataset.name),
         )
         save_checkpoint(self.run_dir, tag_name(info.step, "global_step"), info, self._write_checkpoint, self.ranks, keep=1)
-        self.ledger.paused(time.monotonic() - begin)
+        self.step_counter.paused(time.monotonic() - begin)
 
     def _write_checkpoint(self, folder: Path) -> None:
         self.save_model(str(folder), _internal_call=True)

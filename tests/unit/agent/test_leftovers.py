@@ -311,4 +311,4 @@ def test_other_attempts_and_campaigns_are_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["/", "attempt-1", "/out/run/attempt-1/nodes"])
 def test_a_folder_that_is_no_attempt_is_refused(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["seatrial.agent", "--end", folder]) == 1
-    assert "is no attempt's folder" in capsys.readouterr().err
+    assert "is not an attempt's folder" in capsys.readouterr().err

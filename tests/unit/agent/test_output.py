@@ -159,7 +159,7 @@ def test_output_on_a_full_disk_goes_to_the_fallback_and_is_noted_once(fallback_f
     log.append(b"678")
     log.close()
     assert (log.offset_bytes, log.lost_bytes) == (8, 0)
-    expected = "/dev/full cannot be written (No space left on device); the run goes on and its output is kept elsewhere until it can"
+    expected = "/dev/full cannot be written (No space left on device); the run continues and its output is written to the fallback folder"
     assert capfd.readouterr().err.count(expected) == 1
     assert b"".join(path.read_bytes() for path in fallback_folder.iterdir() if path.is_file()).endswith(b"12345678")
 
@@ -171,7 +171,7 @@ def test_lost_output_is_counted_and_noted_once(tmp_path: Path, fallback_folder: 
     log.append(b"678")
     log.close()
     assert log.lost_bytes == 8
-    assert capfd.readouterr().err.count("the run goes on and its output is dropped until there is room") == 1
+    assert capfd.readouterr().err.count("the run continues and its output is dropped until there is room") == 1
 
 
 def test_arrivals_have_offsets_of_the_whole_log_while_a_part_is_in_the_fallback(

@@ -70,9 +70,9 @@ def add_process(
     (folder / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in env.items()))
 
 
-def observe(tmp_path: Path, caller: Mapping[str, str] | None = None, looks: int = 1) -> ObservedRanks:
+def observe(tmp_path: Path, base_env: Mapping[str, str] | None = None, looks: int = 1) -> ObservedRanks:
     order = order_for(tmp_path, "")
-    observer = RankObserver(order, caller or {}, root=ROOT, proc=tmp_path / "proc")
+    observer = RankObserver(order, base_env or {}, root=ROOT, proc=tmp_path / "proc")
     for number in range(looks):
         observer.look(number * 100.0)
     return from_json(ObservedRanks, read_json(attempt_of(order).observed_ranks))

@@ -146,7 +146,7 @@ def test_a_job_that_runs_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_p
     plan = CampaignPlan(name="p", output=str(tmp_path), runs=(FIRST, SECOND))
     settle_other_job(plan, paths)
     changed = replace(plan, runs=(replace(FIRST, hash="other"), SECOND))
-    with pytest.raises(RefusedError, match="Slurm job 1 may still run the plan as it was"):
+    with pytest.raises(RefusedError, match="Slurm job 1 may still run the previous plan"):
         settle_other_job(changed, paths)
     set_states(fake, "CANCELLED")
     settle_other_job(changed, paths)

@@ -291,7 +291,7 @@ def test_a_job_of_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_path: Pa
     with pytest.raises(RefusedError, match=rf"job 1 .*mb8_r1.*attempt 1.*`seatrial stop {tmp_path}`"):
         settle_other_jobs(changed, paths)
     fake.away.add("squeue")
-    with pytest.raises(RefusedError, match="Slurm job 1 may still run mb8_r1 as it was"):
+    with pytest.raises(RefusedError, match="Slurm job 1 may still run mb8_r1 of the previous plan"):
         settle_other_jobs(changed, paths)
     fake.away.clear()
     assert not attempt_1(tmp_path).outcome.exists()

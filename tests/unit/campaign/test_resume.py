@@ -230,8 +230,8 @@ CHANGED = replace(SPEC, hash="another", script_sha256="edited")
 def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to_go_on(tmp_path: Path) -> None:
     write_stopped(tmp_path, checkpoints=(500,))
     sentence = (
-        f"{SPEC.run} stopped with a checkpoint of step 500 (attempt 1), and script changed since. Go on from it all the same with "
-        "--resume-changed, start over with --from-start, or run it as it was"
+        f"{SPEC.run} stopped with a checkpoint of step 500 (attempt 1), and script changed since. Resume anyway with "
+        "--resume-changed, restart with --from-start, or undo the change"
     )
     with pytest.raises(RefusedError) as caught:
         start_of(tmp_path, CHANGED)
@@ -256,7 +256,7 @@ def test_a_training_that_changed_since_its_checkpoint_is_refused_unless_it_is_to
         start_of(tmp_path, replace(CHANGED, hash="none", settings={"resume_from": None}))
     bundled = replace(SPEC.workload, module="sft", script=None)
     write_stopped(tmp_path / "bundled", spec=replace(SPEC, workload=bundled), checkpoints=(500,))
-    with pytest.raises(RefusedError, match=r"--resume-changed.*start over"):
+    with pytest.raises(RefusedError, match=r"--resume-changed.*restart"):
         start_of(tmp_path / "bundled", replace(CHANGED, workload=bundled))
     # Run as it was, it goes on from its own.
     assert start_of(tmp_path) == Resumption(**where)  # type: ignore[arg-type]

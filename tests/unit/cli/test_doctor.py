@@ -16,7 +16,7 @@ from seatrial.cli.doctor import failed_checks, host_table, place_of
 from seatrial.cli.main import run_command
 from seatrial.cli.plan import allocation_of_node_0, is_unknown, print_hosts, rank_span
 from seatrial.core.hostfile import HostSpec
-from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.host_queries import HostSessions
 from seatrial.preflight.definitions import HostRow, HostSection, HostsExamined, Need, Section
 from seatrial.records.caution import Check
 from seatrial.records.launch import Node
@@ -45,7 +45,7 @@ SECTIONS = (
                 name="other processes",
                 ok=False,
                 found="2.0 of 2 cores in use by others: python (pid 22072) 98 %, python (pid 22425) 98 %, stress (pid 1) 4 %",
-                prevents="step times that are the neighbour's too",
+                prevents="step times slowed by other processes",
                 fix="end them",
                 refuses=False,
             ),
@@ -62,7 +62,7 @@ output
 load
   ! other processes  2.0 of 2 cores in use by others: python (pid 22072) 98 %,
                      python (pid 22425) 98 %, stress (pid 1) 4 %
-      would end in: step times that are the neighbour's too
+      would end in: step times slowed by other processes
       fix:          end them
   ✓ a name that is far too long for its column
                      fine

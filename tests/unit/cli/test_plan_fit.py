@@ -65,7 +65,7 @@ def test_a_script_is_unknown(plan: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_plan_with_stages_names_one_that_can_be_forecast(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["plan", "fit", str(STAGED[0]), "--gpu", "H100-80GB"]) == 1
-    assert "name the plan of one, baseline.yaml" in capsys.readouterr().err
+    assert "Name the plan of one stage, baseline.yaml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", sorted(set(PLANS.rglob("*.yaml")) - set(STAGED)), ids=lambda path: path.stem)

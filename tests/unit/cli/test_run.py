@@ -226,7 +226,7 @@ def test_the_command_line_takes_both_spellings(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    ("address", "words"), [("no.such.host.invalid", "does not resolve on this host"), ("192.0.2.77", "no address of this host")]
+    ("address", "words"), [("no.such.host.invalid", "does not resolve on this host"), ("192.0.2.77", "not an address of this host")]
 )
 def test_node_0_is_where_the_address_is(address: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):

@@ -153,7 +153,7 @@ def test_connections_between_ranks_show_that_they_are_in_touch(
         files.write_json(path, to_json(ObservedRanks(world_sizes=(ranks,), connections=connections, listening=listening)))
     cautions = list(communicator_cautions(attempt, ProcessGroups(), ranks))
     assert are_connected(paths, ranks) == connected == (not cautions)
-    assert connected or (cautions[0].kind == WORLD_UNKNOWN and f"the {ranks} ranks trained together" in cautions[0].text)
+    assert connected or (cautions[0].kind == WORLD_UNKNOWN and f"the {ranks} ranks formed one process group" in cautions[0].text)
     # What a rank reports itself counts, and a single rank is together with itself.
     assert not list(communicator_cautions(attempt, ProcessGroups(communicators=(group(0, ranks),)), ranks)) and not list(
         communicator_cautions(attempt, ProcessGroups(), 1)

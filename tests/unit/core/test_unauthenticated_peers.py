@@ -146,7 +146,7 @@ def test_an_introduction_has_one_form(server: Driven, connect: Connect, first: d
     server.turn()
     assert b"nonce" in peer.recv(1000)
     peer.sendall(json.dumps(first).encode() + b"\n")
-    server.turns_until(lambda: server.num_strangers == 0)
+    server.turns_until(lambda: server.num_unauthenticated == 0)
     assert server.received == [] and not server.connected
 
 
@@ -160,7 +160,7 @@ def test_what_is_not_encrypted_with_the_token_is_not_read(server: Driven, connec
     server.turn()
     assert b"nonce" in peer.recv(1000)
     peer.sendall(json.dumps(INTRODUCTION).encode() + b"\n" + behind + b"\n")
-    server.turns_until(lambda: server.num_strangers == 0)
+    server.turns_until(lambda: server.num_unauthenticated == 0)
     assert server.received == [] and not server.connected
 
 
@@ -169,7 +169,7 @@ def test_a_line_without_an_end_is_cut(server: Driven, connect: Connect) -> None:
     server.turn()
     with contextlib.suppress(OSError):
         peer.sendall(b"x" * (MAX_HELLO_BYTES + 1))
-    server.turns_until(lambda: server.num_strangers == 0)
+    server.turns_until(lambda: server.num_unauthenticated == 0)
 
 
 def test_an_authenticated_node_may_send_more_at_once(server: Driven, connect: Connect) -> None:
@@ -183,7 +183,7 @@ def test_unauthenticated_peers_are_few_and_a_node_still_gets_in(server: Driven, 
     waiting = connect("127.0.0.9")
     strangers = [connect() for _ in range(2 * most)]
     server.turns_until(lambda: unaccepted(server) == 0)
-    assert server.num_strangers == most + 1, "nobody waits in the kernel"
+    assert server.num_unauthenticated == most + 1, "nobody waits in the kernel"
     assert b"nonce" in waiting.recv(1000)
     assert strangers[0].recv(1000) and strangers[0].recv(1000) == b"", "the first was closed"
     assert strangers[-1].recv(1000)
@@ -191,15 +191,15 @@ def test_unauthenticated_peers_are_few_and_a_node_still_gets_in(server: Driven, 
     assert [message["kind"] for _, message in server.received] == ["hello"]
 
 
-def test_strangers_of_many_addresses_are_limited_too(server: Driven, connect: Connect) -> None:
+def test_unauthenticated_of_many_addresses_are_limited_too(server: Driven, connect: Connect) -> None:
     waiting = connect("127.0.0.9")
-    server.turns_until(lambda: server.num_strangers == 1)
+    server.turns_until(lambda: server.num_unauthenticated == 1)
     for _ in range(MAX_UNAUTHENTICATED // 2 + 10):
         for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
             connect(source)
         server.turn()
     server.turns_until(lambda: unaccepted(server) == 0)
-    assert server.num_strangers == MAX_UNAUTHENTICATED + len(NODES)
+    assert server.num_unauthenticated == MAX_UNAUTHENTICATED + len(NODES)
     waiting.sendall(sealed("secret", json.loads(waiting.recv(1000)), {"kind": "hello"}))
     server.turns_until(lambda: bool(server.connected))
     assert [name for name, _ in server.received] == ["node1"], "the oldest of all, but alone at its address"
@@ -209,9 +209,9 @@ def test_a_silent_peer_is_closed(server: Driven, connect: Connect) -> None:
     peer = connect()
     server.turn()
     server.turn(AUTHENTICATE_TIMEOUT_S - 0.5)
-    assert server.num_strangers == 1
+    assert server.num_unauthenticated == 1
     server.turn(0.6)
-    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and server.num_strangers == 0
+    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and server.num_unauthenticated == 0
 
 
 def test_a_port_is_the_same_on_every_address_and_on_no_other() -> None:

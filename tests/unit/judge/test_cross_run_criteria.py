@@ -116,7 +116,7 @@ def test_a_single_rank_cannot_straggle_and_unmeasured_ranks_are_no_pass() -> Non
 TURNS = Criterion(metric="turn_taking_runs", scope="campaign", at_most=0)
 IN_TURNS_CAUSE = JitterCause(
     kind=IN_TURNS,
-    text="GPU 0 and GPU 1 work in turns.",
+    text="GPU 0 and GPU 1 have anti-correlated utilisation.",
     numbers={"gpu_a": 0, "gpu_b": 1, "rank_correlation": -0.9},
     file="gpu_telemetry.csv",
     window="steps 100–999",

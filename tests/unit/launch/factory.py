@@ -94,10 +94,10 @@ class FakeStarter:
 
 
 @contextmanager
-def started(spec: RunSpec, attempt: AttemptPaths, caller: Mapping[str, str] = os.environ) -> Iterator[AgentProcess]:
+def started(spec: RunSpec, attempt: AttemptPaths, base_env: Mapping[str, str] = os.environ) -> Iterator[AgentProcess]:
     """A real agent on a prepared attempt."""
     with allocate_local(spec) as allocation:
-        prepare_local(spec, attempt, allocation, caller)
+        prepare_local(spec, attempt, allocation, base_env)
         with AgentProcess.start(attempt) as agent:
             yield agent
 

@@ -15,7 +15,7 @@ import pytest
 
 from seatrial.core.log_lines import split_rank
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.agents import AgentProcess, agent_argv, answers_argv
+from seatrial.launch.agents import AgentProcess, agent_argv, query_handler_argv
 from seatrial.machine.processes import is_agent_command
 from tests.processes import is_gone, pids_in
 from tests.unit.launch.factory import attempt_in, make_spec, reports_until_over, run_to_end, started
@@ -257,7 +257,7 @@ def test_an_agent_that_does_not_exit_after_its_last_report_is_killed(attempt: At
     assert process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("argv", [agent_argv, answers_argv])
+@pytest.mark.parametrize("argv", [agent_argv, query_handler_argv])
 def test_the_interpreter_named_else_this_one_and_never_the_users_folder(argv: Callable[..., tuple[str, ...]]) -> None:
     python, safe, by_name, module = argv()
     assert (python, safe, by_name) == (sys.executable, "-P", "-m") and importlib.util.find_spec(module)
@@ -265,4 +265,4 @@ def test_the_interpreter_named_else_this_one_and_never_the_users_folder(argv: Ca
 
 
 def test_an_agent_is_recognised_by_its_argv_and_an_answering_process_is_none() -> None:
-    assert is_agent_command(agent_argv()) and not is_agent_command(answers_argv())
+    assert is_agent_command(agent_argv()) and not is_agent_command(query_handler_argv())

@@ -1,4 +1,4 @@
-"""A campaign without ssh over loopback: node 0's server, the commands of the other nodes, and the doctor's questions to all of them.
+"""A campaign without ssh over loopback: node 0's server, the commands of the other nodes, and the doctor's queries to all of them.
 
 Agents are small programs of the test's own.
 """
@@ -24,9 +24,9 @@ from seatrial.core.control_connection.protocol import ClockOffset, ControlClient
 from seatrial.core.errors import CampaignError, LaunchError, PortTakenError, RefusedError, UsageError
 from seatrial.core.paths import CampaignPaths
 from seatrial.launch import pernode_server
-from seatrial.launch.host_questions import NO_ANSWER, AnswerProcess
+from seatrial.launch.host_queries import NO_ANSWER, AnswerProcess
 from seatrial.launch.pernode_client import PernodeClient, StartedAgents
-from seatrial.launch.pernode_server import OWN_CLOCK, PernodeServer, QuestionRounds, ServerFile, read_server_file, write_server_file
+from seatrial.launch.pernode_server import OWN_CLOCK, PernodeServer, QueryRounds, ServerFile, read_server_file, write_server_file
 from tests import waiting
 from tests.processes import is_gone, pids_in
 
@@ -94,16 +94,16 @@ def test_a_taken_port_is_reported_before_anything_is_written(paths: CampaignPath
         port = taken.getsockname()[1]
         with pytest.raises(PortTakenError, match=f"--master-port {port} is in use on this node"), new_server(paths, terminal, port=port):
             raise AssertionError("it was taken")
-    assert not paths.gate.exists()
+    assert not paths.pernode_server_file.exists()
 
 
 def test_only_its_owner_reads_the_token_and_nothing_stays(paths: CampaignPaths, terminal: Terminal) -> None:
     with new_server(paths, terminal, nodes=1) as server:
         server.wait_for_nodes()
-        stored = json.loads(paths.gate.read_text())
+        stored = json.loads(paths.pernode_server_file.read_text())
         assert (stored["addresses"][0], stored["port"], stored["plan"]) == ("127.0.0.1", server.port, "demo")
-        assert stat.S_IMODE(paths.gate.stat().st_mode) == 0o600
-    assert not paths.gate.exists() and terminal == []
+        assert stat.S_IMODE(paths.pernode_server_file.stat().st_mode) == 0o600
+    assert not paths.pernode_server_file.exists() and terminal == []
 
 
 def test_a_server_of_another_campaign_stays(paths: CampaignPaths, terminal: Terminal) -> None:
@@ -117,13 +117,13 @@ def test_in_a_folder_of_everybody_no_node_is_waited_for(paths: CampaignPaths, te
     paths.folder.chmod(0o777)
     with pytest.raises(RefusedError, match="can be written by every user"), new_server(paths, terminal) as server:
         server.wait_for_nodes()
-    assert not paths.gate.exists()
+    assert not paths.pernode_server_file.exists()
 
 
 def test_what_somebody_else_put_there_is_not_read(paths: CampaignPaths, terminal: Terminal) -> None:
     write_server_file(paths, ["127.0.0.1"], 1, "token", "demo")
     assert isinstance(read_server_file(paths), ServerFile)
-    paths.gate.chmod(0o644)
+    paths.pernode_server_file.chmod(0o644)
     with pytest.raises(CampaignError, match=r"node1: .*/\.gate\.json is open to other users"), new_client(paths, terminal) as client:
         client.run()
 
@@ -154,7 +154,7 @@ def test_waiting_ends_at_the_timeout_or_with_the_user(paths: CampaignPaths, term
     with pytest.raises(KeyboardInterrupt), new_server(paths, terminal) as server:
         server.wait_for_nodes(lambda: True)
     assert terminal[-1] == "stopped while waiting for node1; nothing was run"
-    assert not paths.gate.exists()
+    assert not paths.pernode_server_file.exists()
 
 
 def test_one_with_another_plan_is_reported_and_not_counted(
@@ -255,7 +255,7 @@ def test_the_next_run_waits_for_one_that_comes_back(server: PernodeServer, conne
 
 
 CLOCK = ClockOffset(offset_s=0.5, round_trip_s=0.1)
-QUESTIONS = {"node0": {"ask": "facts"}, "node1": {"ask": "facts"}, "node2": {"ask": "facts"}}
+QUERIES = {"node0": {"ask": "facts"}, "node1": {"ask": "facts"}, "node2": {"ask": "facts"}}
 
 
 class FakeAnswers:
@@ -264,7 +264,7 @@ class FakeAnswers:
     def __init__(self) -> None:
         self.given: list[tuple[int, dict[str, Any]]] = []
 
-    def ask(self, number: int, question: Any) -> None:
+    def ask(self, number: int, query: Any) -> None:
         """Answered by `given`."""
 
     def fileno(self) -> None:
@@ -287,23 +287,23 @@ def here(monkeypatch: pytest.MonkeyPatch) -> FakeAnswers:
 
 def test_replies_have_their_clock_and_how_long_they_took(here: FakeAnswers) -> None:
     now = [100.0]
-    rounds = QuestionRounds("node0", lambda: now[0])
-    rounds.begin(QUESTIONS, lambda node, message: None)
+    rounds = QueryRounds("node0", lambda: now[0])
+    rounds.begin(QUERIES, lambda node, message: None)
     now[0] = 103.0
     here.given = [(1, {"host": "a"})]
     rounds.add_answer("node1", 1, {"host": "b"}, CLOCK)
-    assert rounds.is_pending(QUESTIONS, {"node1", "node2"}) and rounds.left_s(10.0) == 7.0
+    assert rounds.is_pending(QUERIES, {"node1", "node2"}) and rounds.left_s(10.0) == 7.0
     rounds.add_answer("node2", 1, {NO_ANSWER: "its process ended"}, None)
-    assert not rounds.is_pending(QUESTIONS, {"node1", "node2"})
-    replies = rounds.replies(QUESTIONS, {"node1", "node2"}, 10.0)
+    assert not rounds.is_pending(QUERIES, {"node1", "node2"})
+    replies = rounds.replies(QUERIES, {"node1", "node2"}, 10.0)
     assert (replies["node0"].answer, replies["node0"].clock) == ({"host": "a"}, OWN_CLOCK)
     assert (replies["node1"].answer, replies["node1"].clock, replies["node1"].took_s) == ({"host": "b"}, CLOCK, 3.0)
     assert (replies["node2"].answer, replies["node2"].trouble) == ({}, "its process ended")
 
 
 def test_what_answers_an_earlier_round_or_is_no_answer_is_skipped(here: FakeAnswers) -> None:
-    rounds = QuestionRounds("node0")
-    rounds.begin(QUESTIONS, lambda node, message: None)
+    rounds = QueryRounds("node0")
+    rounds.begin(QUERIES, lambda node, message: None)
     rounds.add_answer("node1", 1, {"host": "b"}, None)
     rounds.begin({"node1": {"ask": "clock"}}, lambda node, message: None)
     rounds.add_answer("node1", 1, {"host": "late"}, None)
@@ -312,7 +312,7 @@ def test_what_answers_an_earlier_round_or_is_no_answer_is_skipped(here: FakeAnsw
 
 
 def test_nobody_is_pending_whose_command_has_ended(here: FakeAnswers) -> None:
-    rounds = QuestionRounds("node0")
+    rounds = QueryRounds("node0")
     rounds.begin({"node1": {}, "node2": {}}, lambda node, message: None)
     rounds.add_answer("node1", 1, {}, None)
     assert not rounds.is_pending({"node1": {}, "node2": {}}, {"node1"})
@@ -381,12 +381,12 @@ def test_it_starts_what_it_is_reported_and_ends_with_the_campaigns_code(
 ) -> None:
     part = running_client(server, paths, terminal)
     server.start("node1", QUICK, log_of(paths))
-    wait_until(lambda: "mb8_r1: over here" in terminal)
+    wait_until(lambda: "mb8_r1: finished on this node" in terminal)
     assert log_of(paths).read_text() == "from node 0\n"
-    assert terminal.index("mb8_r1: started here") < terminal.index("mb8_r1: over here")
+    assert terminal.index("mb8_r1: started here") < terminal.index("mb8_r1: finished on this node")
     server.finish(3)
     part.join(TIMEOUT_S)
-    assert part.ended == 3 and terminal[-1] == "node1: the campaign is over (exit code 3)"
+    assert part.ended == 3 and terminal[-1] == "node1: the campaign has ended (exit code 3)"
 
 
 def test_an_agent_that_cannot_start_or_fails_is_reported_to_node_0(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> None:
@@ -394,7 +394,7 @@ def test_an_agent_that_cannot_start_or_fails_is_reported_to_node_0(server: Perno
     server.start("node1", ["/no/such/python"], log_of(paths))
     wait_until(lambda: "could not be started" in server.problem("node1"))
     server.start("node1", [sys.executable, "-S", "-c", "raise SystemExit(7)"], log_of(paths))
-    wait_until(lambda: server.problem("node1") == "the agent on node1 ended with 7")
+    wait_until(lambda: server.problem("node1") == "the agent on node1 exited with code 7")
     server.start("node1", QUICK, paths.folder / "not" / "there" / "start.log")
     wait_until(lambda: "No such file or directory" in server.problem("node1"))
     server.finish(0)
@@ -409,7 +409,7 @@ def test_when_node_0_is_gone_nothing_stays(server: PernodeServer, paths: Campaig
     # As if it had been killed.
     server.connections.close()
     part.join(TIMEOUT_S)
-    assert isinstance(part.ended, CampaignError) and "node 0 is gone" in str(part.ended)
+    assert isinstance(part.ended, CampaignError) and "lost node 0" in str(part.ended)
     assert log_of(paths).read_text() == "up\ntold to end\n"
 
 
@@ -461,10 +461,10 @@ def test_what_a_dead_campaign_left_is_skipped(paths: CampaignPaths, terminal: Te
 
 
 def test_it_waits_for_the_folder_and_then_goes_on(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> None:
-    hidden = paths.gate.rename(paths.folder / "hidden")
+    hidden = paths.pernode_server_file.rename(paths.folder / "hidden")
 
     def found_later(seconds_s: float) -> None:
-        hidden.rename(paths.gate)
+        hidden.rename(paths.pernode_server_file)
 
     client = new_client(paths, terminal, sleep=found_later)
     server.finish(0)
@@ -476,7 +476,7 @@ def test_it_waits_for_the_folder_and_then_goes_on(server: PernodeServer, paths: 
         assert client.run() == 2
         part.join(TIMEOUT_S)
     shared = f"it must run, with {paths.folder} as the same shared folder"
-    assert terminal[0] == f"node1: waiting for node 0 ({paths.gate} does not exist; {shared})"
+    assert terminal[0] == f"node1: waiting for node 0 ({paths.pernode_server_file} does not exist; {shared})"
 
 
 def test_questions_are_answered_by_a_child(paths: CampaignPaths, terminal: Terminal) -> None:
@@ -501,7 +501,7 @@ time.sleep(600)
 
 
 def test_a_child_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.launch.host_questions.EXIT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("seatrial.launch.host_queries.EXIT_TIMEOUT_S", 0.2)
     pid_file = tmp_path / "pid"
     answering = AnswerProcess(("sh", "-c", 'exec "$0" -S -c "$1" > "$2"', sys.executable, DEAF, str(pid_file)))
     answering.ask(1, {"ask": "facts"})

@@ -63,7 +63,7 @@ def test_the_doctor_of_a_plan_by_pdsh_has_what_is_set_for_it(tmp_path: Path, mon
     monkeypatch.setattr(preflight, "examine_hosts", examine)
     monkeypatch.setattr(preflight, "own_host", lambda hosts: "node1")
     need = make_need(dataclasses.replace(make_run(tmp_path), place=place))
-    preflight.examine_by_ssh(dataclasses.replace(need, caller={PDSH_APPEND: "-l ann"}), place, fast=True)
+    preflight.examine_by_ssh(dataclasses.replace(need, base_env={PDSH_APPEND: "-l ann"}), place, fast=True)
     commands = seen["commands"]
     assert isinstance(commands, dict) and commands["node2"][:5] == ("ssh", "-p", "22", "-l", "ann")
     assert seen["place"] == dataclasses.replace(place, ssh_args=("-p", "22", "-l", "ann"))

@@ -181,7 +181,7 @@ def test_running_agents_are_found_and_nothing_else(tmp_path: Path) -> None:
     process(tmp_path, 2, "python", "-P", "-m", "seatrial.agent", "--call", "/b/out/r1/attempt-1/nodes/n/call.json")
     process(tmp_path, 3, "python", "-P", "-m", "seatrial.agent", "--call", "/b/out/r2/attempt-1/nodes/n/call.json")
     process(tmp_path, 4, "vim", "/c/out/r1/attempt-2/agent.json")
-    process(tmp_path, 5, "python", "-m", "seatrial.agent.answers")
+    process(tmp_path, 5, "python", "-m", "seatrial.agent.query_handler")
     process(tmp_path, 6, "python", "-m", "seatrial.agent", "--end", "/d/out/r1/attempt-1")
     (tmp_path / "7").mkdir()
     assert list_running_campaigns(tmp_path) == ["/a/out", "/b/out"]

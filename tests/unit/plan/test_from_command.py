@@ -207,7 +207,7 @@ def test_variables_in_front_of_a_command() -> None:
 
 
 def test_ranks_that_torchrun_counts_itself_are_noted() -> None:
-    assert "ranks are counted while they run" in parse_command(shlex.split("torchrun --nproc_per_node auto t.py")).notes[0]
+    assert "ranks are counted at run time" in parse_command(shlex.split("torchrun --nproc_per_node auto t.py")).notes[0]
 
 
 def test_other_keys_of_a_plan_are_passed_on() -> None:

@@ -58,11 +58,11 @@ def test_ranks_of_every_place_get_its_variables_and_the_plan_counts_first(tmp_pa
     [
         ("name: lab\nintreface: eth0\n", "unknown key; did you mean 'interface'"),
         ("name: lab\nenv: {SEATRIAL_RANK: x}\n", "not a variable that a site can set"),
-        ("name: lab\nshared: data\n", "is not a whole path"),
+        ("name: lab\nshared: data\n", "is not an absolute path"),
         ("name: lab\nslurm: {partition: 'a b'}\n", "does not fit"),
         ("name: lab\ncontainer: {mounts: ['/a:/a']}\n", "image"),
         ("name: lab\ncontainer: {image: 'a;b'}\n", "does not fit"),
-        ("name: lab\ncontainer: {image: a, mounts: ['data']}\n", "is no mount"),
+        ("name: lab\ncontainer: {image: a, mounts: ['data']}\n", "is not a mount"),
     ],
 )
 def test_a_wrong_site_is_refused_by_key_and_line(tmp_path: Path, text: str, problem: str) -> None:

@@ -21,8 +21,8 @@ def make_run(cwd: Path, *, script: str | None = None, bundled: str | None = None
     return RunSpec(run="base_r1", group="base", repeat=1, plan="p", workload=workload, launcher=launcher, place=place, cwd=str(cwd), **more)
 
 
-def make_need(*runs: RunSpec, output: Path = Path("/"), caller: dict[str, str] | None = None) -> Need:
-    return Need(output=output, runs=runs, caller={"PATH": "/usr/bin:/bin"} if caller is None else caller)
+def make_need(*runs: RunSpec, output: Path = Path("/"), base_env: dict[str, str] | None = None) -> Need:
+    return Need(output=output, runs=runs, base_env={"PATH": "/usr/bin:/bin"} if base_env is None else base_env)
 
 
 def by_name(checks: Iterable[Check]) -> dict[str, Check]:

@@ -35,8 +35,8 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(software, "read_driver", lambda: TWO)
 
 
-def checked(*runs: RunSpec, caller: dict[str, str] | None = None) -> dict[str, Check]:
-    return by_name(software.check_deepspeed(make_need(*runs, caller={"PATH": "/nowhere", **(caller or {})})))
+def checked(*runs: RunSpec, base_env: dict[str, str] | None = None) -> dict[str, Check]:
+    return by_name(software.check_deepspeed(make_need(*runs, base_env={"PATH": "/nowhere", **(base_env or {})})))
 
 
 def run(cwd: Path = Path("/"), **more: object) -> RunSpec:
@@ -83,20 +83,20 @@ def test_a_python_that_cannot_be_asked_is_left_to_the_run(monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize(
-    ("more", "caller", "found"),
+    ("more", "base_env", "found"),
     [
         ({}, {}, ""),
         ({"devices": ("0", "1")}, {}, ""),
         ({"ranks": 4}, {}, "2 visible GPUs, and 4 ranks need one each"),
         ({"ranks": 4, "env": {"DS_ACCELERATOR": "cpu"}}, {}, ""),
         ({}, {"CUDA_VISIBLE_DEVICES": "0"}, "CUDA_VISIBLE_DEVICES=0 shows 1 GPUs, and 2 ranks need one each"),
-        ({}, {"CUDA_VISIBLE_DEVICES": "GPU-0a,GPU-1a"}, "deepspeed takes GPUs by index, and 'GPU-0a' is none"),
+        ({}, {"CUDA_VISIBLE_DEVICES": "GPU-0a,GPU-1a"}, "'GPU-0a' is not a GPU index; deepspeed takes indices only"),
         ({}, {"CUDA_VISIBLE_DEVICES": ""}, ""),
         ({"bundled": "tiny_lm", "settings": {"device": "cpu"}, "ranks": 4}, {}, ""),
     ],
 )
-def test_a_gpu_for_each_rank(more: dict[str, object], caller: dict[str, str], found: str) -> None:
-    check = checked(run(**more), caller=caller)["GPUs for deepspeed"]
+def test_a_gpu_for_each_rank(more: dict[str, object], base_env: dict[str, str], found: str) -> None:
+    check = checked(run(**more), base_env=base_env)["GPUs for deepspeed"]
     assert (check.ok, check.refuses, check.found) == (not found, True, found or "as many as ranks, or CPU ranks")
 
 
@@ -108,10 +108,10 @@ def test_a_driver_that_does_not_answer_refuses_nothing(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("two_gpus")
 def test_gpus_that_deepspeed_would_show_again_are_reported() -> None:
     hides = {"CUDA_VISIBLE_DEVICES": ""}
-    check = checked(run(), caller=hides)["hidden GPUs under deepspeed"]
+    check = checked(run(), base_env=hides)["hidden GPUs under deepspeed"]
     assert (check.ok, check.refuses, check.found) == (False, False, "2 GPUs here, and CUDA_VISIBLE_DEVICES hides them")
     for other in (run(devices=("0", "1")), run(bundled="tiny_lm", settings={"device": "cpu"})):
-        assert checked(other, caller=hides)["hidden GPUs under deepspeed"].ok
+        assert checked(other, base_env=hides)["hidden GPUs under deepspeed"].ok
     assert checked(run())["hidden GPUs under deepspeed"].ok
 
 
@@ -120,7 +120,7 @@ def test_ninja_is_asked_for_where_a_gpu_is_used(tmp_path: Path) -> None:
     check = checked(run())["ninja"]
     assert (check.ok, check.refuses, check.found) == (False, False, "not on PATH")
     assert "Unable to JIT load the fused_adam op due to ninja not being installed" in check.prevents
-    assert checked(run(), caller={"PATH": ninja_in(tmp_path / "bin")})["ninja"].ok
+    assert checked(run(), base_env={"PATH": ninja_in(tmp_path / "bin")})["ninja"].ok
     assert "ninja" not in checked(run(settings={"device": "cpu"}))
     engine = make_run(Path("/"), bundled="tiny_lm", kind="torchrun", settings={"engine": "deepspeed", "device": "auto"})
     assert not checked(engine)["ninja"].ok and "GPUs for deepspeed" not in checked(engine)
@@ -130,6 +130,6 @@ def test_two_different_ninjas_are_reported(tmp_path: Path, two_gpus: None) -> No
     first, second = ninja_in(tmp_path / "a"), ninja_in(tmp_path / "b")
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "ninja").symlink_to(f"{first}/ninja")
-    check = checked(run(), caller={"PATH": f"{first}:/nowhere:{second}"})["one ninja"]
+    check = checked(run(), base_env={"PATH": f"{first}:/nowhere:{second}"})["one ninja"]
     assert (check.ok, check.refuses, check.found) == (False, False, f"{first}/ninja and {second}/ninja")
-    assert checked(run(), caller={"PATH": f"{first}:{tmp_path / 'c'}"})["one ninja"].ok, "a link to the same is the same"
+    assert checked(run(), base_env={"PATH": f"{first}:{tmp_path / 'c'}"})["one ninja"].ok, "a link to the same is the same"

@@ -80,28 +80,28 @@ LEFT = {"RANK": "0", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "PET_NNODES": "4
     ],
 )
 def test_left_over_variables_count_where_a_run_would_take_them(more: dict[str, object], misled_by: list[str]) -> None:
-    assert environment.misleading(make_need(make_run(HERE, script="t.py", **more), caller=LEFT)) == misled_by
+    assert environment.misleading(make_need(make_run(HERE, script="t.py", **more), base_env=LEFT)) == misled_by
 
 
 def test_without_a_plan_every_left_over_is_reported() -> None:
-    found = by_name(environment.check_variables(make_need(caller={**LEFT, "SEATRIAL_RUN_DIR": "/x", "CUDA_LAUNCH_BLOCKING": "1"})))
+    found = by_name(environment.check_variables(make_need(base_env={**LEFT, "SEATRIAL_RUN_DIR": "/x", "CUDA_LAUNCH_BLOCKING": "1"})))
     left = found["left-over variables"]
     assert (left.ok, left.refuses) == (False, False)
     assert left.fix == "unset MASTER_PORT NODE_RANK PET_NNODES RANK WORLD_SIZE" and "WORLD_SIZE=8" in left.found
     assert not found["SEATRIAL_ variables"].ok
     secret = {"PET_RDZV_TOKEN": "hunter2", "SEATRIAL_URL": "https://me:hunter2@host"}
-    assert "hunter2" not in str(list(environment.check_variables(make_need(caller=secret)))), "it is kept in preflight.json"
+    assert "hunter2" not in str(list(environment.check_variables(make_need(base_env=secret)))), "it is kept in preflight.json"
     assert found["slowing variables"].found.startswith("CUDA_LAUNCH_BLOCKING=1: ")
 
 
 def test_a_plan_may_switch_off_what_slows() -> None:
     run = make_run(HERE, script="t.py", env={"CUDA_LAUNCH_BLOCKING": "0"})
-    assert environment.slowing(make_need(run, caller={"CUDA_LAUNCH_BLOCKING": "1"})) == {}
+    assert environment.slowing(make_need(run, base_env={"CUDA_LAUNCH_BLOCKING": "1"})) == {}
 
 
 @pytest.mark.parametrize(("name", "value"), [("NCCL_DEBUG", "INFO"), ("TORCH_DISTRIBUTED_DEBUG", "INFO"), ("NSYS_RUN_ID", "7")])
 def test_what_compare_would_refuse_to_mix_is_warned_of_before_it_is_measured(name: str, value: str) -> None:
-    slow = by_name(environment.check_variables(make_need(make_run(HERE, script="t.py"), caller={name: value})))["slowing variables"]
+    slow = by_name(environment.check_variables(make_need(make_run(HERE, script="t.py"), base_env={name: value})))["slowing variables"]
     assert (slow.ok, slow.refuses) == (False, False)
     assert slow.found.startswith(f"{name}={value}: ") and "only compared with others that have it on" in slow.prevents
 
@@ -113,5 +113,5 @@ def test_what_an_axis_of_the_plan_switches_on_is_meant() -> None:
 
 def test_variables_that_users_set_are_no_left_overs_of_a_run() -> None:
     assert {FALLBACK_DIR, rows.VARIABLE} == SET_BY_USERS
-    need = make_need(caller=dict.fromkeys(SET_BY_USERS, "/somewhere"))
+    need = make_need(base_env=dict.fromkeys(SET_BY_USERS, "/somewhere"))
     assert by_name(environment.check_variables(need))["SEATRIAL_ variables"].ok

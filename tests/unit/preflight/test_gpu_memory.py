@@ -48,8 +48,8 @@ def test_a_run_that_will_not_fit_is_refused_with_its_arithmetic_unless_the_user_
 
 
 def test_the_smallest_visible_gpu_decides(tmp_path: Path) -> None:
-    assert not judged(make_need(make_lm(tmp_path), caller={}))[0].ok
-    assert judged(make_need(make_lm(tmp_path), caller={"CUDA_VISIBLE_DEVICES": "1"}))[0].ok
+    assert not judged(make_need(make_lm(tmp_path), base_env={}))[0].ok
+    assert judged(make_need(make_lm(tmp_path), base_env={"CUDA_VISIBLE_DEVICES": "1"}))[0].ok
 
 
 def test_allowances_alone_warn(tmp_path: Path) -> None:

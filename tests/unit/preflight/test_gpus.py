@@ -113,13 +113,13 @@ def test_gpus_that_are_not_there(tmp_path: Path) -> None:
     here = [gpu(0), gpu(1)]
     assert gpus.check_count(make_need(make_run(tmp_path, bundled="dummy", devices=("0", "GPU-1a", "MIG-5"))), here).ok
     check = gpus.check_count(make_need(make_run(tmp_path, bundled="dummy", devices=("1", "2"))), here)
-    assert (check.ok, check.refuses, check.found) == (False, True, "2 here (0, 1), 1, 2 asked for")
+    assert (check.ok, check.refuses, check.found) == (False, True, "2 found (0, 1); requested: 1, 2")
     assert not gpus.check_count(make_need(make_run(tmp_path, bundled="dummy", devices=("GPU-zz",))), here).ok
 
 
 def test_device_cuda_needs_a_gpu_for_each_rank(tmp_path: Path) -> None:
-    def seen(ranks: int, caller: dict[str, str]) -> bool:
-        need = make_need(make_run(tmp_path, bundled="tiny_lm", ranks=ranks, settings={"device": "cuda"}), caller=caller)
+    def seen(ranks: int, base_env: dict[str, str]) -> bool:
+        need = make_need(make_run(tmp_path, bundled="tiny_lm", ranks=ranks, settings={"device": "cuda"}), base_env=base_env)
         return by_name(gpus.check_visible(need, [gpu(0), gpu(1)]))["GPUs for tiny_lm"].ok
 
     assert seen(2, {}) and not seen(3, {})

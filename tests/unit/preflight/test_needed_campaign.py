@@ -42,7 +42,7 @@ def write_campaign(
     confounded: tuple[str, ...] = (),
     edit: Callable[[Provenance], Provenance] = replace,
 ) -> NeededCampaign:
-    """A campaign that was run here, by a shell with the caller's variables."""
+    """A campaign that was run here, by a shell with the base environment's variables."""
     paths = CampaignPaths(root / "b")
     criterion = Criterion(metric="iter_ratio_max", scope="every_group", at_most=2.5, ready=ready)
     finding = Finding(id="1", criterion=criterion, verdict=verdict, text="2.9 in z0 is above 2.5.")
@@ -64,7 +64,7 @@ def write_attempt(paths: CampaignPaths, run: str, number: int, how: Outcome | No
 
 
 def checked(root: Path, needs: NeededCampaign) -> Check:
-    need = replace(make_need(make_run(root, bundled="dummy"), caller=dict(CALLER)), needs=needs)
+    need = replace(make_need(make_run(root, bundled="dummy"), base_env=dict(CALLER)), needs=needs)
     (found,) = check_needed(need)
     return found
 
@@ -89,7 +89,7 @@ def test_a_campaign_that_did_not_pass_is_refused_with_its_reason(tmp_path: Path)
     assert "still to be run" in checked(tmp_path, write_campaign(tmp_path, partial=True)).found
     assert checked(tmp_path, write_campaign(tmp_path, ready="")).found == f"it was not judged by {READY}"
     marked = checked(tmp_path, write_campaign(tmp_path, confounded=("graph is on in z0 and off in z1",)))
-    assert not marked.ok and marked.found.startswith("it is PASS with confounded groups compared all the same (graph is on in z0")
+    assert not marked.ok and marked.found.startswith("it is PASS with confounded groups compared anyway (graph is on in z0")
     CampaignPaths(tmp_path / "b").verdict.write_text("{")
     assert "no verdict.json" in checked(tmp_path, write_campaign_without_verdict(tmp_path)).found
 
@@ -161,7 +161,7 @@ def on_hosts(root: Path, asked: dict[str, HostFacts], was: dict[str, HostFacts],
     needs = write_campaign(root, edit=lambda found: with_host_facts(found, list(was), was))
     run = replace(make_run(root, bundled="dummy"), place=place[kind])
     # As before a campaign: the head has no ranks of its own.
-    need = replace(make_need(run, caller=dict(CALLER)), runs=(), whole_runs=(run,), needs=needs, host_facts=asked)
+    need = replace(make_need(run, base_env=dict(CALLER)), runs=(), whole_runs=(run,), needs=needs, host_facts=asked)
     (found,) = check_needed(need)
     return found
 
@@ -198,7 +198,7 @@ def test_every_run_of_the_plan_is_compared_and_not_the_first_alone(tmp_path: Pat
     needs = write_campaign(tmp_path)
     monkeypatch.setattr(needed_campaign, "gather_provenance", gather)
     runs = [replace(make_run(tmp_path, bundled="dummy"), place=PlaceSpec(devices=(gpu,))) for gpu in ("1", "1", "2")]
-    need = replace(make_need(*runs, caller=dict(CALLER)), needs=needs)
+    need = replace(make_need(*runs, base_env=dict(CALLER)), needs=needs)
     (found,) = check_needed(need)
     assert not found.ok and "gpu_name none there, A100 here" in found.found and seen == [("1",), ("2",)], "alike ones once"
 

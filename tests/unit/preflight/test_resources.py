@@ -63,7 +63,7 @@ def test_processes_of_user_and_container() -> None:
     assert resources.judge_processes(LimitFacts(), CgroupFacts(), need, cores=8).found == "no limit"
     assert not resources.judge_processes(LimitFacts(processes=1024, processes_used=1000), CgroupFacts(), need, cores=8).ok
     tight = resources.judge_processes(LimitFacts(processes=100_000), CgroupFacts(process_limit=64, process_count=10), need, cores=8)
-    assert not tight.ok and tight.found == "10 of the container's 64 in use, about 88 wanted"
+    assert not tight.ok and tight.found == "10 of the container's 64 in use, about 88 needed"
 
 
 def test_locked_memory_matters_with_infiniband_only() -> None:

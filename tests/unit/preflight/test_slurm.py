@@ -31,7 +31,7 @@ def test_programs_without_a_cluster_are_refused_and_a_silent_controller_is_waite
         (tmp_path / program).write_text(f"#!/bin/sh\necho '{stderr}' >&2\nexit 1\n")
         (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    need = Need(output=Path.cwd(), jobs=(PlaceSpec(kind=SLURM),), caller={"PATH": str(tmp_path)})
+    need = Need(output=Path.cwd(), jobs=(PlaceSpec(kind=SLURM),), base_env={"PATH": str(tmp_path)})
     checks = [check for check in slurm.check_slurm(need) if check.name != slurm.VISIBLE.name]
     assert [check.name for check in checks if not check.ok] == failed
 

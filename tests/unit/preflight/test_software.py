@@ -19,8 +19,8 @@ from tests.programs import make_program
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
 
-def checked(*runs: RunSpec, caller: dict[str, str] | None = None) -> dict[str, Check]:
-    return by_name(software.check_programs(make_need(*runs, caller=caller)))
+def checked(*runs: RunSpec, base_env: dict[str, str] | None = None) -> dict[str, Check]:
+    return by_name(software.check_programs(make_need(*runs, base_env=base_env)))
 
 
 def test_a_host_without_a_plan_is_checked_for_git_and_nvidia_smi(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_program_on_the_plans_own_path_is_found(tmp_path: Path) -> None:
 def test_plans_path_takes_the_place_of_the_callers(tmp_path: Path) -> None:
     here = {"PATH": str(make_program(tmp_path / "bin" / "starter").parent)}
     run = make_run(tmp_path, script="train", program=("starter",), env={"PATH": "/nowhere"})
-    assert not checked(run, caller=here)["program starter"].ok
+    assert not checked(run, base_env=here)["program starter"].ok
 
 
 def test_relative_program_counts_from_the_runs_folder(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_missing_program_is_reported_with_its_fix(tmp_path: Path) -> None:
 
 def test_missing_deepspeed_is_reported_with_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    check = checked(make_run(tmp_path, script="t.py", kind="deepspeed", program=("deepspeed",)), caller={"PATH": "/nowhere"})[
+    check = checked(make_run(tmp_path, script="t.py", kind="deepspeed", program=("deepspeed",)), base_env={"PATH": "/nowhere"})[
         "program deepspeed"
     ]
     assert (check.ok, check.refuses, check.prevents) == (False, True, "deepspeed: No such file or directory")

@@ -62,7 +62,7 @@ def test_a_disk_that_does_not_count_is_not_full() -> None:
 
 def test_temporary_files(tmp_path: Path) -> None:
     need = make_need(
-        make_run(tmp_path, script="t.py", env={"TMPDIR": "/b"}), make_run(tmp_path, script="t.py"), caller={"TMPDIR": str(tmp_path)}
+        make_run(tmp_path, script="t.py", env={"TMPDIR": "/b"}), make_run(tmp_path, script="t.py"), base_env={"TMPDIR": str(tmp_path)}
     )
     found = [check.found for check in storage.check_disks(need) if check.name == "temporary files"]
     assert len(found) == 2 and any(str(tmp_path) in text for text in found)
@@ -70,7 +70,7 @@ def test_temporary_files(tmp_path: Path) -> None:
 
 
 def test_caches_that_variables_name(tmp_path: Path) -> None:
-    need = make_need(make_run(tmp_path, script="t.py", env={"TORCH_HOME": "/b"}), caller={"HF_HOME": "/a", "TORCH_HOME": ""})
+    need = make_need(make_run(tmp_path, script="t.py", env={"TORCH_HOME": "/b"}), base_env={"HF_HOME": "/a", "TORCH_HOME": ""})
     assert storage.cache_folders(need) == [("HF_HOME", Path("/a")), ("TORCH_HOME", Path("/b"))]
     check = storage.check_cache("HF_HOME", DiskFacts(folder=Path("/a"), total_bytes=1 << 40, free_bytes=1 << 40, writable=False))
     assert (check.ok, check.refuses) == (False, False) and "cannot be written to" in check.found

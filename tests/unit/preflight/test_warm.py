@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.agent.answers import QueryHandler
+from seatrial.agent.query_handler import QueryHandler
 from seatrial.campaign.preflight import warm_hosts
 from seatrial.cli.main import run_command
 from seatrial.preflight.definitions import Need
-from seatrial.preflight.warm import warm_checks, warm_question
+from seatrial.preflight.warm import warm_checks, warm_query
 from seatrial.records.launch import Reply
 from tests.unit.launch.factory import make_spec
 
@@ -24,9 +24,9 @@ def need(tmp_path: Path, *runs: dict[str, object], module: str = TRAINER) -> Nee
 
 
 def test_each_set_of_settings_is_sent_once_with_the_runs_variables(tmp_path: Path) -> None:
-    question = warm_question(need(tmp_path, {"zero_stage": 0}, {"zero_stage": 1}, {"zero_stage": 0}))
-    assert question is not None and question["settings"] == [{"zero_stage": 0}, {"zero_stage": 1}]
-    assert (question["module"], question["variables"], question["cwd"]) == (
+    query = warm_query(need(tmp_path, {"zero_stage": 0}, {"zero_stage": 1}, {"zero_stage": 0}))
+    assert query is not None and query["settings"] == [{"zero_stage": 0}, {"zero_stage": 1}]
+    assert (query["module"], query["variables"], query["cwd"]) == (
         "seatrial_workloads.contrastive.warm",
         {"A": "1"},
         str(tmp_path),
@@ -35,7 +35,7 @@ def test_each_set_of_settings_is_sent_once_with_the_runs_variables(tmp_path: Pat
 
 def test_a_workload_without_caches_has_nothing_to_do(tmp_path: Path) -> None:
     dummy = need(tmp_path, {"steps": 5}, module="seatrial_workloads.dummy.train")
-    assert warm_question(dummy) is None
+    assert warm_query(dummy) is None
     ((host, (check,)),) = warm_hosts(dummy, None).items()
     assert check.ok and "nothing to do" in check.found and host
 
@@ -67,12 +67,12 @@ def test_the_module_runs_in_the_runs_environment_and_its_last_line_is_the_answer
         "import json, os, sys\nprint('noise of a compiler')\n"
         "print(json.dumps({'results': [json.loads(sys.argv[1]), os.environ['A'], os.getcwd()]}))\n"
     )
-    question = {"ask": "warm", "settings": [{"x": 1}], "cwd": str(tmp_path), "variables": {"A": "1", "PYTHONPATH": str(tmp_path)}}
-    found = QueryHandler().answer({**question, "module": "warmable.warm", "program": [sys.executable]})
+    query = {"ask": "warm", "settings": [{"x": 1}], "cwd": str(tmp_path), "variables": {"A": "1", "PYTHONPATH": str(tmp_path)}}
+    found = QueryHandler().answer({**query, "module": "warmable.warm", "program": [sys.executable]})
     assert found["results"] == [[{"x": 1}], "1", str(tmp_path)]
-    failed = QueryHandler().answer({**question, "module": "warmable.missing"})
+    failed = QueryHandler().answer({**query, "module": "warmable.missing"})
     assert "run it there" in failed["trouble"] and "warmable.missing" in failed["trouble"]
-    assert "not found" in QueryHandler().answer({**question, "program": ["no-such-python"]})["trouble"]
+    assert "not found" in QueryHandler().answer({**query, "program": ["no-such-python"]})["trouble"]
 
 
 def test_without_a_plan_there_is_nothing_to_warm(capsys: pytest.CaptureFixture[str]) -> None:

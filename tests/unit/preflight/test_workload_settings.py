@@ -55,10 +55,10 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def checked(
-    *runs: RunSpec, driver: Driver = NONE, monkeypatch: pytest.MonkeyPatch, caller: dict[str, str] | None = None
+    *runs: RunSpec, driver: Driver = NONE, monkeypatch: pytest.MonkeyPatch, base_env: dict[str, str] | None = None
 ) -> dict[str, Check]:
     monkeypatch.setattr(software, "read_driver", lambda: driver)
-    return by_name(software.check_workload_settings(make_need(*runs, caller=caller)))
+    return by_name(software.check_workload_settings(make_need(*runs, base_env=base_env)))
 
 
 def run(cwd: Path, dtype: str = "auto", **more: object) -> RunSpec:
@@ -74,11 +74,11 @@ def test_what_cannot_work_here_is_refused_by_its_key(tmp_path: Path, monkeypatch
     assert states(check.fix, "dtype", "`settings`")
 
 
-@pytest.mark.parametrize(("caller", "num_gpus"), [({}, 2), ({"CUDA_VISIBLE_DEVICES": "1"}, 1), ({"CUDA_VISIBLE_DEVICES": ""}, 0)])
+@pytest.mark.parametrize(("base_env", "num_gpus"), [({}, 2), ({"CUDA_VISIBLE_DEVICES": "1"}, 1), ({"CUDA_VISIBLE_DEVICES": ""}, 0)])
 def test_it_is_asked_with_the_gpus_its_ranks_see(
-    caller: dict[str, str], num_gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base_env: dict[str, str], num_gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked(run(tmp_path), driver=TWO, monkeypatch=monkeypatch, caller=caller)
+    checked(run(tmp_path), driver=TWO, monkeypatch=monkeypatch, base_env=base_env)
     assert Settings.calls == [("auto", num_gpus)]
 
 
@@ -98,7 +98,7 @@ def test_of_gpus_that_nobody_can_count_it_is_only_reported(tmp_path: Path, monke
 
 def test_what_ranks_read_is_judged_by_the_environment_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = replace(run(tmp_path, "weights"), env={"CACHE": "/cache"})
-    assert checked(spec, monkeypatch=monkeypatch, caller={"CACHE": "/other"})["setting model"].found == "/cache has no weights"
+    assert checked(spec, monkeypatch=monkeypatch, base_env={"CACHE": "/other"})["setting model"].found == "/cache has no weights"
 
 
 @pytest.mark.parametrize(("shared", "container", "refused"), [("root", None, True), ("other", None, False), ("root", "image", False)])

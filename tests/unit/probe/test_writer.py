@@ -127,7 +127,7 @@ def test_lines_on_a_full_disk_go_to_the_fallback_and_are_merged_back(tmp_path, f
     file.close()
     assert file.lost_lines == 0
     assert NO_SPACE in file.remark("event")
-    assert [record.getMessage().count("kept elsewhere") for record in caplog.records] == [1], "logged once"
+    assert [record.getMessage().count("fallback folder") for record in caplog.records] == [1], "logged once"
     full.unlink()
     (merged,) = merge_fallback(tmp_path)
     assert (merged.file, merged.merged) == ("events.jsonl", True)
@@ -144,7 +144,7 @@ def test_without_a_fallback_lines_are_lost_counted_and_logged_once(full, caplog)
     assert file.remark("event").startswith("3 event lines lost")
     assert NO_SPACE in file.remark("event")
     assert len(caplog.records) == 1
-    assert "training goes on, its measurements are being lost" in caplog.text
+    assert "training continues, its measurements are being lost" in caplog.text
 
 
 @pytest.mark.usefixtures("no_fallback")

@@ -105,7 +105,7 @@ def test_tuning_variable_of_the_caller_parts_two_runs() -> None:
     assert [(one.section, one.name, one.before, one.after, one.parts) for one in diff.differences] == [
         ("environment", "NCCL_ALGO", "Ring", None, True)
     ]
-    assert diff.says == "Fingerprints differ: not averaged. Parted by NCCL_ALGO."
+    assert diff.says == "Fingerprints differ: not averaged. Different: NCCL_ALGO."
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_what_preflight_saw_on_this_host_is_in_the_summary_and_is_offered_as_a_c
         "name": "other processes",
         "ok": False,
         "found": "2.0 of 2 cores in use by others: yes (pid 7)",
-        "prevents": "step times that are the neighbour's too",
+        "prevents": "step times slowed by other processes",
         "fix": "end them or wait",
         "refuses": False,
         "noise": True,

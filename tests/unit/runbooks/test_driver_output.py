@@ -51,7 +51,9 @@ def test_a_file_that_can_never_be_is_reported_at_once(tmp_path: Path, capsys: py
     assert "a file is where a folder is needed" in shown.err
 
 
-@pytest.mark.parametrize(("kept_in", "ending"), [("kept", "; the rest is kept elsewhere and merged back\n"), ("/dev/full/x", "\n")])
+@pytest.mark.parametrize(
+    ("kept_in", "ending"), [("kept", "; the rest was written to the fallback folder and merged back\n"), ("/dev/full/x", "\n")]
+)
 def test_a_full_disk_costs_lines_of_the_log_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kept_in: str, ending: str
 ) -> None:
@@ -267,7 +269,7 @@ def test_a_run_that_was_broken_off_is_no_failure(view: DriverView, spec: RunSpec
     view.stopping(spec)
     view.ended(spec, outcome(spec, Outcome.INTERRUPTED, exit_code=None, duration_s=2.0), None)
     assert lines(printed) == [
-        "[WARN] sweep_z0_mb4_nw2_pf2 r1: stopping, up to 20.0 s for it to end by itself; Ctrl-C again kills it at once",
+        "[WARN] sweep_z0_mb4_nw2_pf2 r1: stopping (up to 20.0 s). Ctrl-C again kills it",
         "[WARN] sweep_z0_mb4_nw2_pf2 repeat 1 interrupted (exit_code=none, duration_sec=2, last_step=none)",
     ]
     assert view.failed == 0

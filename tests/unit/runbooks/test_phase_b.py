@@ -368,7 +368,7 @@ def with_telemetry(root: Path, name: str) -> Path:
 def test_gpus_that_take_turns_stop_phase_b_whatever_the_step_times_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--output-root", str(with_telemetry(tmp_path / "turns", "gpus_in_turns"))]) == 2
     text = capsys.readouterr().out
-    assert states(text, f"[FAIL] {SENTINELS[0]}: ", "GPU 0 and GPU 1", "turns", "-0.")
+    assert states(text, f"[FAIL] {SENTINELS[0]}: ", "GPU 0 and GPU 1", "anti-correlated", "-0.")
     assert text.count("[FAIL]") == 1 and text.rstrip().endswith(" in r2")
     assert main(["--output-root", str(with_telemetry(tmp_path / "together", "gpus_together"))]) == 0
 
@@ -391,7 +391,7 @@ def test_what_could_not_be_looked_at_does_not_pass(tmp_path: Path, capsys: pytes
     assert check(root, Thresholds(), groups=[GROUP]).verdict is Verdict.INCONCLUSIVE
     assert main(["--output-root", str(root), "--groups", GROUP]) == 3
     text = capsys.readouterr().out
-    assert states(text, f"[INCONCLUSIVE] {GROUP}: ", "GPUs in turns", "gpu_telemetry.csv", "r1, r2, r3")
+    assert states(text, f"[INCONCLUSIVE] {GROUP}: ", "anti-correlated GPU utilisation", "gpu_telemetry.csv", "r1, r2, r3")
     assert "[PASS]" not in text and "[FAIL]" not in text
     # A failure is one whatever else is unknown.
     assert main(["--output-root", str(root), "--groups", GROUP, "--max-iter-ratio-max", "1.01"]) == 2
@@ -415,7 +415,7 @@ def test_ranks_without_two_gpus_take_no_turns(tmp_path: Path, devices: tuple[str
     attempt.spec.write_text(json.dumps({"place": place, "settings": {"device": device}}))
     attempt.provenance.write_text(json.dumps({"gpu_uuid_list": uuids}))
     unknown = platform_jitter(tmp_path, "z0_r1", 1).unknown
-    assert any("GPUs in turns" in text for text in unknown) is not is_known
+    assert any("anti-correlated GPU utilisation" in text for text in unknown) is not is_known
 
 
 @pytest.mark.parametrize("name", ["gpus_in_turns", "gpus_together"])

@@ -233,7 +233,7 @@ def test_told_to_end_it_takes_a_last_look(watched: Watched, process: subprocess.
     with pytest.raises(UsageError, match="before a run appeared"):
         watched.watchdog.leave()
     watched.beat(3)
-    assert watched.watchdog.leave() == 130 and "nobody watches it" in watched.said[-1]
+    assert watched.watchdog.leave() == 130 and "the run continues unwatched" in watched.said[-1]
     process.kill()
     process.wait()
     assert watched.watchdog.leave() == 2 and "ended before being done" in watched.said[-1]
@@ -247,7 +247,7 @@ def test_term_ends_a_watchdog_that_waits_for_a_run(tmp_path: Path) -> None:
         wait_until(lambda: int(Path(f"/proc/{child.pid}/status").read_text().partition(status)[2].split()[0], 16) & term, "its handler")
         child.terminate()
         assert child.wait(60) == 1 and child.stderr is not None
-        assert "told to end (TERM) before a run appeared" in child.stderr.read()
+        assert "received TERM before a run appeared" in child.stderr.read()
 
 
 def test_an_unknown_variable_or_flag_is_refused() -> None:

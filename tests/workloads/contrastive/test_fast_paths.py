@@ -13,7 +13,7 @@ from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.fast_paths import summarize_parts
 from seatrial_workloads.common.precision import Precision
-from seatrial_workloads.contrastive.alike import PARTS
+from seatrial_workloads.contrastive.equal_settings import PARTS
 from seatrial_workloads.contrastive.fast import fast_paths, graphs
 from seatrial_workloads.contrastive.fast.fast_paths import capture_tower
 from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, why_not_matrix

@@ -1,4 +1,4 @@
-"""The model against transformers' own forward, its loss, and the policies."""
+"""The model against transformers' own forward, its loss, and the effective."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.precision import choose_precision
 from seatrial_workloads.contrastive import checkpointing, model, sources
+from seatrial_workloads.contrastive.effective_settings import engine_options, math_options, resolve_settings
 from seatrial_workloads.contrastive.model import AttentionPooling, SpeechTextModel, attention_mask, new_model, symmetric_loss
-from seatrial_workloads.contrastive.policies import engine_options, math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings, hashed_settings
 from seatrial_workloads.contrastive.sources import revision_choices, speech_model, text_model
 from tests.workloads.cpu_ranks import cpu_ranks
@@ -155,7 +155,7 @@ def test_the_revision_of_a_hub_id_is_asked_for_and_its_commit_recorded(monkeypat
     monkeypatch.setattr(sources.Wav2Vec2Model, "from_pretrained", from_hub("speech"))
     monkeypatch.setattr(sources.BertModel, "from_pretrained", from_hub("text"))
     settings = Settings(speech_model="me/speech", speech_revision="v1.0", text_model="me/text")
-    made = new_model(settings, resolve_policies(settings, cpu_ranks()), VOCABULARY)
+    made = new_model(settings, resolve_settings(settings, cpu_ranks()), VOCABULARY)
     assert asked == [("me/speech", "v1.0"), ("me/text", "main")]
     choices = revision_choices(settings, made.tower.speech, made.text)
     assert (choices["speech_revision"].requested, choices["speech_revision"].effective) == ("v1.0", "commit-of-v1.0")
@@ -184,12 +184,12 @@ def test_a_misspelled_shape_is_not_sought_on_the_hub():
 
 
 def test_every_policy_is_recorded():
-    policies = resolve_policies(Settings(device="cpu", precision="bf16"), cpu_ranks())
-    assert policies.choices["precision"] == policies.precision == choose_precision("bf16", None)
-    assert policies.choices["device"].effective == "cpu"
-    assert policies.choices["attn_impl"].effective == policies.speech_attention == policies.text_attention
-    assert {"model_load_dtype", "speech_attn_impl", "text_attn_impl"} <= policies.choices.keys()
-    fixed = resolve_policies(Settings(device="cpu", fixed_slice_s=2.0), cpu_ranks()).choices
+    effective = resolve_settings(Settings(device="cpu", precision="bf16"), cpu_ranks())
+    assert effective.choices["precision"] == effective.precision == choose_precision("bf16", None)
+    assert effective.choices["device"].effective == "cpu"
+    assert effective.choices["attn_impl"].effective == effective.speech_attention == effective.text_attention
+    assert {"model_load_dtype", "speech_attn_impl", "text_attn_impl"} <= effective.choices.keys()
+    fixed = resolve_settings(Settings(device="cpu", fixed_slice_s=2.0), cpu_ranks()).choices
     unused = {name for name, choice in fixed.items() if choice.effective is None}
     assert unused == {"min_slice_s", "max_slice_s", "bucket_boundaries_s"}
 
@@ -198,16 +198,16 @@ def test_every_policy_is_recorded():
     "asked", [{"attn_impl": "flash_attention_2"}, {"speech_attn_impl": "flash_attention_2", "text_attn_impl": "flash_attention_2"}]
 )
 def test_that_flash_attention_was_requested_is_recorded_however_it_was_set(asked):
-    choices = resolve_policies(Settings(device="cpu", precision="bf16", **asked), cpu_ranks()).choices
+    choices = resolve_settings(Settings(device="cpu", precision="bf16", **asked), cpu_ranks()).choices
     for name in ("attn_impl", "speech_attn_impl", "text_attn_impl"):
         assert (choices[name].requested, choices[name].effective) == ("flash_attention_2", "sdpa")
         assert "needs a GPU" in choices[name].reason
 
 
 def test_encoders_with_different_attention_are_split():
-    policies = resolve_policies(Settings(device="cpu", speech_attn_impl="eager", text_attn_impl="sdpa"), cpu_ranks())
-    assert (policies.speech_attention, policies.text_attention) == ("eager", "sdpa")
-    assert policies.choices["attn_impl"] == Choice("auto", "split", "speech eager, text sdpa")
+    effective = resolve_settings(Settings(device="cpu", speech_attn_impl="eager", text_attn_impl="sdpa"), cpu_ranks())
+    assert (effective.speech_attention, effective.text_attention) == ("eager", "sdpa")
+    assert effective.choices["attn_impl"] == Choice("auto", "split", "speech eager, text sdpa")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_encoders_with_different_attention_are_split():
     ],
 )
 def test_a_setting_without_effect_is_recorded(given, named):
-    choices = resolve_policies(Settings(device="cpu", **given), cpu_ranks()).choices
+    choices = resolve_settings(Settings(device="cpu", **given), cpu_ranks()).choices
     assert {"prefetch_factor", "dataset_use_trim"} & choices.keys() == named
 
 

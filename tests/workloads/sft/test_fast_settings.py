@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial_workloads.sft.fast import PARTS, make_alike, why_no_graph
+from seatrial_workloads.sft.fast import PARTS, equalize_settings, why_no_graph
 from seatrial_workloads.sft.settings import Settings
 
 ALL = ",".join(PARTS)
@@ -55,9 +55,9 @@ def test_a_part_that_cannot_be_had_is_refused(values: dict[str, Any], problem: s
 )
 def test_a_plan_gives_all_groups_what_each_can_have(groups: list[dict[str, Any]], left: str) -> None:
     built = {str(number): Settings(**values) for number, values in enumerate(groups)}
-    alike = make_alike(built, given=(), compared=True)
+    alike = equalize_settings(built, given=(), compared=True)
     assert alike.changes == {name: {"fast_paths": f"equal:{left}"} for name in built}
-    assert make_alike(built, given=("fast_paths",), compared=True).changes == {}
+    assert equalize_settings(built, given=("fast_paths",), compared=True).changes == {}
 
 
 @pytest.mark.parametrize(

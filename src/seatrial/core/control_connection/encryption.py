@@ -73,10 +73,10 @@ class EncryptedChannel:
         try:
             plain: bytes = self._opening.decrypt(_number(self._opened), base64.b64decode(line, validate=True), None)
         except (binascii.Error, ValueError) as error:
-            raise EncryptionError("no encrypted line") from error
+            raise EncryptionError("not an encrypted line") from error
         except Exception as error:
             # InvalidTag, which is no ValueError; its class would have to be imported.
-            raise EncryptionError("a line of somebody without the token, or one that was changed, repeated or left out") from error
+            raise EncryptionError("authentication failed: wrong token, or a message was altered, replayed or lost") from error
         self._opened += 1
         return plain
 
@@ -103,6 +103,6 @@ def encryption_problem() -> str:
     handshake = Handshake(node="", harness_nonce=new_nonce(), node_nonce=new_nonce(), harness_version="1", node_version="1")
     try:
         ours, theirs = (EncryptedChannel("trial", handshake, is_harness=is_harness) for is_harness in (True, False))
-        return "" if theirs.open(ours.seal(b"trial")) == b"trial" else "what was encrypted could not be decrypted"
+        return "" if theirs.open(ours.seal(b"trial")) == b"trial" else "decryption failed"
     except Exception as error:
         return f"{type(error).__name__}: {error}"

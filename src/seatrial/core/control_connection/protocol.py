@@ -187,7 +187,7 @@ class Connection:
         """ValueError for what is no message of ours."""
         message = json.loads(line if self._channel is None else self._channel.open(line))
         if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
-            raise ValueError("no message of ours")
+            raise ValueError("not a Seatrial message")
         return message
 
     def finish(self) -> None:
@@ -214,7 +214,7 @@ ANSWER_TIMEOUT_S = 10.0
 RETRY_AFTER_S = 0.4
 
 UNREACHED = (
-    "a firewall may close that port, the address may belong to a network that this host is not part of, or the harness is over; "
+    "a firewall may close that port, the address may belong to a network that this host is not part of, or the harness has exited; "
     "open the port, or name the network that all hosts share with place.interface"
 )
 REFUSED = "another program answers there, or this node is connected already"
@@ -314,7 +314,7 @@ def _connect(endpoint: ControlEndpoint, address: str, hello: Mapping[str, Any], 
     for found in dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(address, endpoint.port, 0, socket.SOCK_STREAM)):
         try:
             if is_own(found):
-                raise ControlConnectionError("an address of this host itself, which the harness is not on")
+                raise ControlConnectionError("an address of this host, but the harness runs elsewhere")
             connected = socket.create_connection((found, endpoint.port), TRY_TIMEOUT_S)
             return _authenticate(endpoint, connected, hello)
         except VersionMismatchError:
@@ -331,7 +331,7 @@ def _authenticate(endpoint: ControlEndpoint, connected: socket.socket, hello: Ma
     if not is_nonce(nonce) or not is_version(version):
         connection.close()
         is_earlier = "version" not in greeting
-        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "it is no harness")
+        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "it is not a harness")
     ours = new_nonce()
     connection.send({"kind": "introduction", "node": endpoint.node, "nonce": ours, "version": __version__})
     handshake = Handshake(

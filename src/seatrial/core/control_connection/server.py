@@ -45,8 +45,8 @@ from seatrial.core.timeouts import SuspendAwareClock
 TURN_S = 0.1
 # A node answers as soon as it is greeted, and tries again where its host was too busy for that.
 AUTHENTICATE_TIMEOUT_S = 1.0
-# Beside one for each node that is expected: all of them may come at once, even from one address. At 500 strangers a second from one
-# address, each stays for a quarter of a second.
+# Beside one for each node that is expected: all of them may come at once, even from one address. At 500 connections a second
+# from one address that do not authenticate, each stays for a quarter of a second.
 MAX_UNAUTHENTICATED = 256
 MAX_UNAUTHENTICATED_PER_ADDRESS = 128
 # Between two turns of heartbeats and messages.
@@ -232,7 +232,7 @@ class _Peer:
     clock: ClockOffsetEstimator = field(default_factory=ClockOffsetEstimator)
 
 
-class Strangers:
+class UnauthenticatedPeers:
     """Peers that have not authenticated yet, by the address they come from: few of each, few in all, none for long."""
 
     def __init__(self, most: int, most_per_address: int) -> None:
@@ -269,7 +269,7 @@ class Strangers:
             self._close(peer, "it did not authenticate")
 
     def _close_oldest(self, peers: Mapping[int, _Peer]) -> None:
-        self._close(next(iter(peers.values())), "too many others have not authenticated")
+        self._close(next(iter(peers.values())), "too many unauthenticated connections")
 
     def _close(self, peer: _Peer, why: str) -> None:
         peer.connection.close(why)
@@ -297,7 +297,9 @@ class ControlServer:
         self._may_return = may_return
         self._listener = Listener(listening or listen())
         self._peers: list[_Peer] = []
-        self._strangers = Strangers(MAX_UNAUTHENTICATED + len(self._expected), MAX_UNAUTHENTICATED_PER_ADDRESS + len(self._expected))
+        self._unauthenticated = UnauthenticatedPeers(
+            MAX_UNAUTHENTICATED + len(self._expected), MAX_UNAUTHENTICATED_PER_ADDRESS + len(self._expected)
+        )
         self._received: deque[tuple[str, Message]] = deque()
         self._to_send: deque[tuple[str, Message]] = deque()
         self._heartbeats = 0
@@ -357,9 +359,9 @@ class ControlServer:
         return frozenset(peer.node for peer in list(self._peers) if not peer.is_lost)
 
     @property
-    def num_strangers(self) -> int:
+    def num_unauthenticated(self) -> int:
         """Connections that have not authenticated yet."""
-        return len(self._strangers)
+        return len(self._unauthenticated)
 
     def offset(self, node: str) -> ClockOffset | None:
         """How far its clock is ahead of ours; None where that is unknown."""
@@ -380,7 +382,7 @@ class ControlServer:
             self._close_connections()
 
     def _close_connections(self) -> None:
-        for peer in [*self._peers, *self._strangers]:
+        for peer in [*self._peers, *self._unauthenticated]:
             with contextlib.suppress(Exception):
                 peer.connection.finish()
         self._listener.close()
@@ -391,7 +393,7 @@ class ControlServer:
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         self.failed = f"the harness's control server failed ({problem}, in {frame.name}, line {frame.lineno})"
         for peer in self._peers:
-            self._lose(peer, self.failed)
+            self._report_loss(peer, self.failed)
 
     def turn(self) -> None:
         """One turn of the thread: wait a moment for something to come, then serve, authenticate and accept."""
@@ -406,10 +408,10 @@ class ControlServer:
             if not peer.is_lost:
                 self._serve(peer, now, ready)
         # Before others are accepted, for whom the oldest might have to go.
-        for peer in [peer for peer in self._strangers if peer.connection.fileno() in ready]:
+        for peer in [peer for peer in self._unauthenticated if peer.connection.fileno() in ready]:
             self._authenticate(peer, now)
             if peer.node or peer.connection.closed:
-                self._strangers.remove(peer)
+                self._unauthenticated.remove(peer)
         self._accept(now)
 
     def _sleep(self) -> frozenset[int]:
@@ -418,18 +420,18 @@ class ControlServer:
         if self._listener.is_open(self._clock.now()):
             for fd in self._listener.filenos():
                 waiting.register(fd, select.POLLIN)
-        for peer in (*self._peers, *self._strangers):
+        for peer in (*self._peers, *self._unauthenticated):
             if not peer.connection.closed:
                 waiting.register(peer.connection, select.POLLIN | (select.POLLOUT if peer.connection.has_unsent else 0))
         return frozenset(fd for fd, _ in waiting.poll(TURN_S * 1000))
 
     def _accept(self, now: float) -> None:
-        self._strangers.close_older(now - AUTHENTICATE_TIMEOUT_S)
+        self._unauthenticated.close_older(now - AUTHENTICATE_TIMEOUT_S)
         for connected, source in self._listener.accept(now, MAX_ACCEPTED_PER_TURN):
             peer = _Peer(Connection(connected, MAX_HELLO_BYTES), new_nonce(), now, source)
             peer.connection.send({"kind": "nonce", "nonce": peer.nonce, "version": __version__})
             if not peer.connection.closed:
-                self._strangers.add(peer)
+                self._unauthenticated.add(peer)
 
     def _send_queued(self) -> None:
         while self._to_send:
@@ -459,7 +461,7 @@ class ControlServer:
             peer.silent = True
             peer.connection.close(f"no heartbeat from it for {now - peer.heard_at:.0f} s")
         if peer.connection.closed:
-            self._lose(peer, peer.connection.closed)
+            self._report_loss(peer, peer.connection.closed)
 
     def _receive(self, peer: _Peer, now: float) -> None:
         for message in peer.connection.receive():
@@ -469,20 +471,20 @@ class ControlServer:
             else:
                 self._queue(peer.node, message)
 
-    def _lose(self, peer: _Peer, why: str) -> None:
+    def _report_loss(self, peer: _Peer, why: str) -> None:
         if not peer.is_lost:
             peer.is_lost = True
             self._queue(peer.node, {"kind": "lost", "why": why, "silent": peer.silent})
 
     def _authenticate(self, peer: _Peer, now: float) -> None:
-        """Read a stranger's introduction and hello, which may come at once; it is closed at anything else."""
+        """Read an unauthenticated peer's introduction and hello, which may come at once; it is closed at anything else."""
         for message in peer.connection.receive():
             if peer.introduction is None:
                 is_right = self._introduce(peer, message)
             else:
-                is_right = message["kind"] == "hello" and self._let_in(peer, message, now)
+                is_right = message["kind"] == "hello" and self._admit(peer, message, now)
             if not is_right:
-                peer.connection.close("not a node of ours")
+                peer.connection.close("not an expected node")
                 return
             if peer.node:
                 # Whatever came behind the hello.
@@ -502,7 +504,7 @@ class ControlServer:
         peer.connection.encrypt(EncryptedChannel(self._token, handshake, is_harness=True))
         return True
 
-    def _let_in(self, peer: _Peer, hello: Message, now: float) -> bool:
+    def _admit(self, peer: _Peer, hello: Message, now: float) -> bool:
         """A hello that could be decrypted is a node's; False where it is refused all the same."""
         assert peer.introduction is not None
         node, version = str(peer.introduction["node"]), str(peer.introduction["version"])

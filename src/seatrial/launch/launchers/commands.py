@@ -33,12 +33,12 @@ SOURCES_UNKNOWN = "# shellcheck disable=SC1090,SC1091"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str] = _NOTHING) -> Command:
-    """The processes to start. `caller` is the environment beneath: a default of ours gives way to what it already sets."""
+def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, base_env: Mapping[str, str] = _NOTHING) -> Command:
+    """The processes to start. `base_env` is the environment beneath: a default of ours gives way to what it already sets."""
     launcher = launcher_of(spec)
-    env = {one.name: one.value for one in environment(spec, allocation, attempt, caller) if one.set_by != "caller"}
+    env = {one.name: one.value for one in environment(spec, allocation, attempt, base_env) if one.set_by != "caller"}
     return Command(
-        argv=launcher.argv(spec, allocation, attempt, {**caller, **env}),
+        argv=launcher.argv(spec, allocation, attempt, {**base_env, **env}),
         env=env,
         cwd=spec.cwd,
         ranks=launcher.rank_variables(spec, allocation),

@@ -1,7 +1,8 @@
 """Which variables reach the ranks, and who set each. Pure.
 
-Variables come in layers, later ones win: the caller's own environment (recorded where it can change a run), Seatrial's variables, the
-place's, the plan's. A value that replaces a different one of the caller's keeps that one in `replaced`.
+Variables come in layers, later ones win: the base environment, which seatrial was started in (recorded as `caller` where it can change a
+run), Seatrial's variables, the place's, the plan's. A value that replaces a different one of the base environment keeps that one in
+`replaced`.
 """
 
 from __future__ import annotations
@@ -28,30 +29,34 @@ HOST_BOUND_NAMES = frozenset(
 )
 
 
-def environment(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str]) -> tuple[EnvironmentVariable, ...]:
+def environment(
+    spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, base_env: Mapping[str, str]
+) -> tuple[EnvironmentVariable, ...]:
     """Every recorded variable as the ranks get it, in name order."""
     final = {
-        name: EnvironmentVariable(name=name, value=caller[name], set_by="caller") for name in sorted(caller) if is_recorded_variable(name)
+        name: EnvironmentVariable(name=name, value=base_env[name], set_by="caller")
+        for name in sorted(base_env)
+        if is_recorded_variable(name)
     }
-    for set_by, name, value in _layers(spec, allocation, attempt, caller):
-        replaced = caller.get(name)
+    for set_by, name, value in _layers(spec, allocation, attempt, base_env):
+        replaced = base_env.get(name)
         final[name] = EnvironmentVariable(name=name, value=value, set_by=set_by, replaced=None if replaced == value else replaced)
     return tuple(final[name] for name in sorted(final))
 
 
-def tuning_variables(spec: RunSpec, caller: Mapping[str, str]) -> dict[str, str]:
-    """The caller's variables that tune this run, secrets masked; those the plan sets are part of the run's own identity."""
-    return tuning_of(caller, spec.env)
+def tuning_variables(spec: RunSpec, base_env: Mapping[str, str]) -> dict[str, str]:
+    """The base environment's variables that tune this run, secrets masked; those the plan sets are part of the run's own identity."""
+    return tuning_of(base_env, spec.env)
 
 
-def _layers(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _layers(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, base_env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """(set by, name, value), later ones win."""
     for name, value in probe_variables(spec, attempt).items():
         yield "seatrial", name, value
     if allocation.resume_from:
         yield "seatrial", events.ENV_RESUME_FROM, allocation.resume_from
     for name, value in _defaults(spec, allocation).items():
-        if name not in caller:
+        if name not in base_env:
             yield "seatrial", name, value
     if spec.site is not None:
         for name, value in {**interface_variables(spec.site.interface), **spec.site.env}.items():
@@ -86,7 +91,7 @@ def portable_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
-    """Set where the caller sets nothing."""
+    """Set where the base environment sets nothing."""
     # A buffered line arrives minutes late, and arrival times are how unmodified scripts are timed.
     # A process that neither answers the stack signal nor lets py-spy attach dumps its stacks at SIGABRT.
     defaults = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}

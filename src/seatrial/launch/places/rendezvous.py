@@ -52,7 +52,9 @@ def _answers(server: ControlServer, names: Sequence[str], should_stop: Callable[
             raise StoppedError("stopped before any rank was started")
         late = [name for name in missing if name not in found]
         if late and time.monotonic() >= until_m:
-            problem = f"{late[0]} did not report within {timeout_s:.0f} s where it would meet the others: look the master's name up there"
+            problem = (
+                f"no rendezvous address reported by {late[0]} within {timeout_s:.0f} s. Run `getent hosts` with the master's name there"
+            )
             raise HostError(problem, host=late[0], cause=UNKNOWN_NAME)
     return found
 
@@ -71,7 +73,7 @@ def check_agreement(allocation: Allocation, views: Mapping[str, RendezvousView])
             raise HostError(f"{name} cannot resolve {master}, where ranks are to meet: no rank was started", host=name, cause=UNKNOWN_NAME)
         if not _meets(views[first], view):
             seen = "; ".join(f"{one} resolves it to {views[one].resolved[0]}, its {views[one].nic}" for one in (first, name))
-            problem = f"{name} would meet at another place than {first}: rendezvous {master}:{allocation.master_port}, {seen}"
+            problem = f"{name} resolves the rendezvous {master}:{allocation.master_port} to a different address than {first}: {seen}"
             raise HostError(f"{problem}: no rank was started", host=name, cause=UNLIKE)
 
 

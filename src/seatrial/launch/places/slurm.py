@@ -28,8 +28,8 @@ from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import AllocationPaths, AttemptPaths, JobPaths
 from seatrial.core.private_files import NotPrivateError, is_world_writable, read_private_json, world_writable_text
 from seatrial.core.text import count
-from seatrial.launch.agents import answers_argv, module_argv
-from seatrial.launch.host_questions import HostSessions
+from seatrial.launch.agents import module_argv, query_handler_argv
+from seatrial.launch.host_queries import HostSessions
 from seatrial.launch.launchers.commands import SOURCES_UNKNOWN, activation_lines
 from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm
@@ -173,7 +173,7 @@ def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, s
 def _quoted(value: str) -> str:
     """As sbatch reads it."""
     if "\n" in value or '"' in value:
-        raise LaunchError(f"{value!r} cannot stand in the script of a Slurm job: use a path without quotes and line breaks")
+        raise LaunchError(f"{value!r} cannot be quoted in a Slurm job script: use a path without quotes and line breaks")
     return value if _PLAIN.fullmatch(value) else '"' + value.replace("\\", "\\\\") + '"'
 
 
@@ -210,7 +210,7 @@ def nodes_of_job(spec: RunSpec, environ: Mapping[str, str] = os.environ, names: 
 
 def ask_nodes(names: Sequence[str], question: Mapping[str, object], timeout_s: float, python: str = "") -> dict[str, Reply]:
     """In the job: every node's answer."""
-    answering, own = answers_argv(python), local_addresses()
+    answering, own = query_handler_argv(python), local_addresses()
     commands = {name: answering if is_this_host(name, own_addresses=own) else tuple(srun_argv(name, answering)) for name in names}
     with HostSessions(commands) as sessions:
         return sessions.ask(dict.fromkeys(names, question), timeout_s)

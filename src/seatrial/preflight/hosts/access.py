@@ -74,18 +74,18 @@ def _hostfile_problem(path: Path) -> str:
     except HostfileError as error:
         at = f"line {error.line}: " if error.line else ""
         return f"{at}{error.problem.partition('; ')[0]}"
-    return "it could not be read when the plan was, and can be now; start again"
+    return "it was unreadable when the plan was read. Start again"
 
 
 SSH = refusal(
     name="ssh",
-    what="that a session opens on each host by ssh, without a password and without a question (BatchMode), as launchers need it; on "
+    what="that a session opens on each host by ssh, without a password or any other prompt (BatchMode), as launchers need it; on "
     "the host that is this machine a child process is enough",
     prevents="{error}",
     fix="{way}",
     in_docs={
         "error": "Permission denied (publickey); Host key verification failed; Could not resolve hostname; Connection refused; or a "
-        "launcher that waits for a password nobody types",
+        "launcher that hangs at the password prompt",
         "way": "ssh-copy-id HOST; ssh-keyscan HOST >> ~/.ssh/known_hosts, once the key is known to be right; or start sshd there",
     },
 )
@@ -117,7 +117,7 @@ SSH_TO_ITSELF = warning(
     name="ssh to itself",
     what="that the head can ssh to itself: Seatrial does not need it, a `deepspeed --hostfile` of your own that names it does",
     prevents="{error}, from deepspeed's own pdsh, on the host that it was started on",
-    fix="cat ~/.ssh/id_*.pub >> ~/.ssh/authorized_keys; ssh-keyscan {host} >> ~/.ssh/known_hosts; or leave the starting to Seatrial",
+    fix="cat ~/.ssh/id_*.pub >> ~/.ssh/authorized_keys; ssh-keyscan {host} >> ~/.ssh/known_hosts; or let Seatrial start the ranks",
     in_docs={"error": "Permission denied (publickey)", "host": "HEAD"},
 )
 SESSION_CHECKS = (SSH, STARTS, ENCRYPTS, ONE_MACHINE_EACH, SSH_TO_ITSELF)
@@ -195,8 +195,8 @@ def _start_complaint(problem: str) -> tuple[str, str]:
     if module:
         return (
             f"No module named {module[1]}",
-            "install Seatrial into that Python on each host, or name one that has it in place.python; with a checkout, set PYTHONPATH "
-            "where seatrial is started: it goes along",
+            "install Seatrial into that Python on each host, or name one that has it in place.python; with a checkout, export "
+            "PYTHONPATH before starting seatrial; it is passed on",
         )
     return (
         problem or "No such file or directory",
@@ -320,7 +320,7 @@ TEMPORARY = warning(
 )
 OBEYED = refusal(
     name="files of the head",
-    what="that a file of the head belongs to the agent's user on each host too: an agent obeys nobody else's",
+    what="that a file of the head belongs to the agent's user on each host too: agents accept orders from their own user only",
     prevents="an agent that ends at once: call.json belongs to user 1000, and this is user 0",
     fix="log in to the hosts as the user who starts Seatrial (User in ~/.ssh/config), with the same uid on each",
 )

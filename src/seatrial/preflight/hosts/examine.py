@@ -30,7 +30,7 @@ HOST_CHECKS_CRASHED = warning(
     name="checks of {subject}",
     what="whether the checks of a subject could be made with what the hosts answered",
     prevents="an error that these checks would have named",
-    fix="go on if you know these hosts; and report it, with the output of `seatrial doctor --json`",
+    fix="continue if you trust these hosts; and report it, with the output of `seatrial doctor --json`",
 )
 
 
@@ -108,7 +108,7 @@ def _labels(hosts_need: HostsNeed, facts: Mapping[str, HostFacts]) -> dict[str, 
 
 
 def host_facts(replies: Mapping[str, Reply]) -> dict[str, HostFacts]:
-    """Of the hosts that answered the questions `facts` and `gpus`."""
+    """Of the hosts that answered the queries `facts` and `gpus`."""
     found = {}
     for host, reply in replies.items():
         answer = answer_part(replies, host, "facts")

@@ -128,7 +128,7 @@ def hosts_need_of(need: Need, hosts: Sequence[HostSpec], head: str, place: Place
     """What the runs on many hosts need; `place` is used where there is no plan."""
     runs = [spec for spec in need.runs if not spec.place.traits.is_this_machine]
     where = place or (runs[0].place if runs else PlaceSpec(kind=HOSTFILE, hosts=tuple(hosts)))
-    environments = [need.environment(spec) for spec in runs] or [dict(need.caller)]
+    environments = [need.environment(spec) for spec in runs] or [dict(need.base_env)]
     any_run = HostsNeed(
         hosts=tuple(hosts),
         head=head,
@@ -466,7 +466,7 @@ def _any_address(answers: Answers, other: str) -> list[str]:
 
 
 def named_interfaces(need: HostsNeed, interfaces: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Interfaces that the plan or the caller names for traffic between ranks; [] where none is named or none fits."""
+    """Interfaces that the plan or the base environment names for traffic between ranks; [] where none is named or none fits."""
     with_address = [name for name, addresses in interfaces.items() if usable(addresses)]
     for who, text in need.interfaces.items():
         fitting = match_gloo_interfaces(text, with_address) if who == GLOO else match_nccl_interfaces(text, with_address)

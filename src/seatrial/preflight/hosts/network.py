@@ -226,7 +226,7 @@ def _own_name_check(
     addresses = resolved.addresses.get(own, [])
     found = f"{own}: {problem}" if problem else f"{own} is {', '.join(addresses) or 'nothing'}"
     if usable(addresses) and not resolved.knows_itself:
-        found += ", which is none of its own addresses"
+        found += ", which is not one of its own addresses"
     suggestion = _interface(answers, host, usual.get(host, frozenset()))
     named = f"set place.interface: {suggestion}" if suggestion else "set place.interface to the interface between the hosts"
     way = f"{named}, or give {own} its network address in /etc/hosts there, before 127.0.1.1"

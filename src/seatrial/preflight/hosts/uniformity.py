@@ -39,7 +39,7 @@ def compare_hosts(
 _SAME_ENVIRONMENT = "install the same versions on each host (one lock file, one image, or one environment on a shared disk)"
 SEATRIAL = refusal(
     name="Seatrial version",
-    what="that Seatrial is the same version on all hosts and the head, down to its files: harness and agents speak with each other",
+    what="that Seatrial is the same version on all hosts and the head, down to its files: they share a protocol",
     prevents="an agent that does not understand the harness, after the ranks have started",
     fix="pip install the same seatrial on each host, or bring its checkouts to one commit",
 )
@@ -141,19 +141,19 @@ GPUS = refusal(
 )
 DRIVER = refusal(
     name="GPU driver version",
-    what="that the GPUs' driver is the same on all hosts; likewise",
+    what="that the GPUs' driver is the same on all hosts; refused with place.alike: refuse, else a warning",
     prevents="The NVIDIA driver on your system is too old, on one host's ranks; or hosts that are slower than others",
     fix="update the driver of the odd hosts",
 )
 CPU = refusal(
     name="processor",
-    what="that the processors have the same model and number; likewise",
+    what="that the processors have the same model and number; refused with place.alike: refuse, else a warning",
     prevents="data loading and start-up as slow as the slowest host; no error is shown",
     fix=_UNLIKE,
 )
 MEMORY = refusal(
     name="host memory",
-    what="that the hosts have the same memory, give or take a twentieth; likewise",
+    what="that the hosts have the same memory, give or take a twentieth; refused with place.alike: refuse, else a warning",
     prevents="Killed (exit code -9 or 137), on the ranks of the smallest host",
     fix=_UNLIKE,
 )

@@ -255,7 +255,7 @@ _CAUSES = {
     "power_cap": ("GPUs at their power limit",),
     "thermal": ("GPUs throttled by heat",),
     "throttling": ("GPUs throttled",),
-    "anti_correlated_gpus": ("GPUs work in turns",),
+    "anti_correlated_gpus": ("anti-correlated GPU utilisation",),
     "gpu_imbalance": ("uneven GPU utilisation",),
     "data_wait_bursts": ("ranks wait for data in bursts",),
     "data_wait": ("ranks wait for data",),

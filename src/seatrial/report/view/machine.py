@@ -239,7 +239,7 @@ def hosts_sentence(one: RunHosts) -> str:
     ended = "all ended with exit code 0"
     if odd:
         names = join_names([f"{row.host} ({_ending(row)})" for row in odd])
-        ended = f"{len(one.hosts) - len(odd)} ended with exit code 0, not so {names}"
+        ended = f"{len(one.hosts) - len(odd)} ended with exit code 0, all except {names}"
     return f"{one.run}: {len(one.hosts)} hosts{via}, {ranks} ranks, {ended}{_clocks(one.hosts)}."
 
 

@@ -15,8 +15,8 @@ from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_request
 from seatrial_workloads.common.engines import Engine
 from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.precision import Precision, torch_dtype
-from seatrial_workloads.contrastive.alike import CAPTURING_MODES, FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH, excluded_parts
 from seatrial_workloads.contrastive.batch import Batch, zero_batch
+from seatrial_workloads.contrastive.equal_settings import CAPTURING_MODES, FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH, excluded_parts
 from seatrial_workloads.contrastive.fast.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
 from seatrial_workloads.contrastive.fast.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
 from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel

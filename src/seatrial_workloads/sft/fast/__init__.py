@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from seatrial_workloads.common.fast_paths import Alike, alike_from, equal_parts, open_groups
+from seatrial_workloads.common.fast_paths import EqualSettings, equal_parts, equal_settings_from, open_groups
 from seatrial_workloads.sft.shapes import MODEL_TYPES
 
 LORA, RMS_NORM, ROPE, SWIGLU, ATTENTION, CROSS_ENTROPY = PARTS = ("lora", "rms_norm", "rope", "swiglu", "attention", "cross_entropy")
@@ -105,8 +105,8 @@ def why_no_graph(settings: Settings, *, world_size: int, has_gpu: bool, has_atte
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def make_alike(groups: Mapping[str, Settings], *, given: Collection[str], compared: bool) -> Alike:
+def equalize_settings(groups: Mapping[str, Settings], *, given: Collection[str], compared: bool) -> EqualSettings:
     """The same fast paths for all groups that leave them open; `given` are the settings that the plan sets, `compared` says that it has
     axes or a baseline."""
     equal = open_groups(groups, given=given, compared=compared)
-    return alike_from(list(equal_parts(equal, PARTS, excluded_parts)))
+    return equal_settings_from(list(equal_parts(equal, PARTS, excluded_parts)))

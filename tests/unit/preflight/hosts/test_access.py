@@ -49,7 +49,7 @@ def test_a_hostfile_that_is_missing_empty_or_wrong_is_refused_with_its_path(tmp_
         path, _, found[text] = check.found.partition(": ")
         assert path == f"{tmp_path}/hosts"
     assert len(set(found.values())) == 4 and found["node1\n"].startswith("line 1: 'node1'")
-    assert found["node1 slots=2\n"].endswith("start again"), "it has appeared since the plan was read"
+    assert found["node1 slots=2\n"].endswith("Start again"), "it has appeared since the plan was read"
 
 
 def test_a_campaign_is_refused_for_it_exactly_once(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_ssh_says_and_the_way_out(problem: str, error: str, way: str) -> No
         "env: ‘/opt/venv/bin/python’: No such file or directory (ended with 127)",
         "bash: line 1: /opt/venv/bin/python: No such file or directory (ended with 127)",
         "/usr/bin/python3: No module named seatrial (ended with 1)",
-        "/usr/bin/python3: Error while finding module specification: No module named 'seatrial.agent.answers' (ended with 1)",
+        "/usr/bin/python3: Error while finding module specification: No module named 'seatrial.agent.query_handler' (ended with 1)",
     ],
 )
 def test_what_fails_after_ssh_is_the_interpreters(trouble: str) -> None:

@@ -51,7 +51,7 @@ def test_time_grows_with_the_slowest_host_and_not_with_their_number() -> None:
     # Of two hosts there is one link, of 64 there are as many: two rounds of trials do.
     assert many.exchanges == few.exchanges + 1 <= 6
     assert many.time_s == few.time_s + 1.0 <= 6.0
-    # In the short form the questions of one host do not grow with the number of hosts either, but for node 0's.
+    # In the short form the queries of one host do not grow with the number of hosts either, but for node 0's.
     targets = many.requests[1]["node7"]["parts"]["reach"]["targets"]
     assert set(targets) == {"peer node8", "rendezvous", "call"}
     assert len(many.requests[1]["node0"]["parts"]["reach"]["targets"]) == 63
@@ -76,11 +76,11 @@ def test_a_silent_head_still_gives_rows() -> None:
 
 def test_what_was_opened_is_closed_also_when_an_exchange_breaks() -> None:
     class Breaking(FakeHosts):
-        def __call__(self, questions, timeout_s, /):  # type: ignore[no-untyped-def]
+        def __call__(self, queries, timeout_s, /):  # type: ignore[no-untyped-def]
             if self.exchanges == 1:
                 self.exchanges += 1
                 raise KeyboardInterrupt
-            return super().__call__(questions, timeout_s)
+            return super().__call__(queries, timeout_s)
 
     hosts = Breaking("node1", "node2")
     with pytest.raises(KeyboardInterrupt):
@@ -144,7 +144,7 @@ def _on(cwd: Path, *hosts: HostSpec, port: int | None = None) -> RunSpec:
 DEFINITIONS = [definition for definitions in host_definitions().values() for definition in definitions]
 
 
-def test_no_two_questions_have_one_name() -> None:
+def test_no_two_queries_have_one_name() -> None:
     assert len({definition.name for definition in DEFINITIONS}) == len(DEFINITIONS)
 
 
@@ -153,7 +153,7 @@ def planned(cwd: Path, *names: str, ranks: int = 1, devices: tuple[str, ...] = (
     env = more.pop("env", {})
     run = make_run(cwd, **({"script": "train.py"} | more), env=env)  # type: ignore[arg-type]
     place = PlaceSpec(kind="hostfile", hosts=hosts, ranks=ranks * len(hosts), devices=devices)
-    return make_need(replace(run, place=place), output=cwd, caller={"PATH": "/usr/bin"})
+    return make_need(replace(run, place=place), output=cwd, base_env={"PATH": "/usr/bin"})
 
 
 def test_two_checkouts_of_one_version_differ_the_head_s_too() -> None:

@@ -56,7 +56,7 @@ def warm_up_steps(steps: int) -> int:
 
 
 @dataclass
-class Ledger:
+class StepCounter:
     """Steps of one rank, in order, and when they ended."""
 
     steps_to_run: int

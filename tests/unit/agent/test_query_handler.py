@@ -1,4 +1,4 @@
-"""Answers to the doctor's questions about a host."""
+"""Answers to the doctor's queries about a host."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ from typing import Any
 
 import pytest
 
-from seatrial.agent import answers, connectivity
-from seatrial.agent.answers import QueryHandler, check_paths, find_programs, hash_code, measure_space, read_facts, read_gpus, resolve_names
+from seatrial.agent import connectivity, query_handler
 from seatrial.agent.connectivity import describe_error, run_concurrently
+from seatrial.agent.query_handler import (
+    QueryHandler,
+    check_paths,
+    find_programs,
+    hash_code,
+    measure_space,
+    read_facts,
+    read_gpus,
+    resolve_names,
+)
 from seatrial.core import ports
 from seatrial.core.launcher_options import ssh_command
 from seatrial.machine.gpus import HUNG_DRIVER, Driver
@@ -53,9 +62,9 @@ def test_facts_are_a_record(answerer: QueryHandler) -> None:
 
 
 def test_parts_are_answered_by_name(answerer: QueryHandler) -> None:
-    answer = answerer.answer({"n": 7, "ask": "all", "parts": {"a": {"ask": "clock"}, "b": {"ask": "nonsense"}, "c": "no question"}})
+    answer = answerer.answer({"n": 7, "ask": "all", "parts": {"a": {"ask": "clock"}, "b": {"ask": "nonsense"}, "c": "no query"}})
     assert answer["n"] == 7 and answer["parts"]["a"] == {}
-    assert "does not know the question 'nonsense'" in answer["parts"]["b"]["trouble"] and "c" not in answer["parts"]
+    assert "does not know the query 'nonsense'" in answer["parts"]["b"]["trouble"] and "c" not in answer["parts"]
 
 
 def test_an_error_is_reported(answerer: QueryHandler) -> None:
@@ -72,7 +81,7 @@ def test_a_port_is_reached_with_the_token_and_free_afterwards(answerer: QueryHan
         "nowhere": {"addresses": [], "port": port, "token": "secret"},
     }
     answer = other.answer({"ask": "reach", "targets": targets})
-    assert answer["troubles"] == {"wrong": "127.0.0.1: somebody else answers there", "nowhere": "no address is known"}
+    assert answer["troubles"] == {"wrong": "127.0.0.1: another program answers there", "nowhere": "no address is known"}
     assert answer["at"] == {"right": "127.0.0.1", "one of two": "127.0.0.1"}
     answerer.answer({"ask": "close"})
     # Reserved as a run does it: no connection may linger there.
@@ -150,7 +159,7 @@ def test_ports_of_a_plan(answerer: QueryHandler) -> None:
 def test_files_are_seen_replaced_and_removed(
     answerer: QueryHandler, other: QueryHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "FILE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(query_handler, "FILE_TIMEOUT_S", 0.0)
     put = {"ask": "put", "folder": str(tmp_path), "name": FILE}
     look: dict[str, Any] = {"ask": "look", "folder": str(tmp_path)}
     assert "trouble" not in answerer.answer({**put, "text": "one"})
@@ -175,8 +184,8 @@ def test_a_lock_is_seen_by_others(answerer: QueryHandler, other: QueryHandler, t
 @pytest.mark.parametrize("name", ["results.json", "../.seatrial-trial-x", ".seatrial-trial-/../x"])
 def test_only_test_files_can_be_touched(answerer: QueryHandler, tmp_path: Path, name: str) -> None:
     for ask in ("put", "lock", "is_held"):
-        assert "is no test file" in answerer.answer({"ask": ask, "folder": str(tmp_path), "name": name})["trouble"]
-    assert "is no test file" in answerer.answer({"ask": "look", "folder": str(tmp_path), "wanted": {name: ""}})["trouble"]
+        assert "is not a test file" in answerer.answer({"ask": ask, "folder": str(tmp_path), "name": name})["trouble"]
+    assert "is not a test file" in answerer.answer({"ask": "look", "folder": str(tmp_path), "wanted": {name: ""}})["trouble"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -197,9 +206,9 @@ def test_ssh_is_tried_without_a_password(answerer: QueryHandler, tmp_path: Path,
 
 def test_the_process_answers_and_ends_when_its_input_does(tmp_path: Path) -> None:
     put = {"n": 1, "ask": "put", "folder": str(tmp_path), "name": FILE, "text": "x"}
-    questions = "".join(f"{line}\n" for line in ("not JSON", json.dumps(put), json.dumps({"n": 2, "ask": "clock"})))
-    command = [sys.executable, "-P", "-m", "seatrial.agent.answers"]
-    done = subprocess.run(command, input=questions, capture_output=True, text=True, timeout=60, check=True)
+    queries = "".join(f"{line}\n" for line in ("not JSON", json.dumps(put), json.dumps({"n": 2, "ask": "clock"})))
+    command = [sys.executable, "-P", "-m", "seatrial.agent.query_handler"]
+    done = subprocess.run(command, input=queries, capture_output=True, text=True, timeout=60, check=True)
     ready, first, second = map(json.loads, done.stdout.splitlines())
     assert ready["ready"] is True and ready["host"] == socket.gethostname()
     assert (first["n"], second["n"], done.stderr) == (1, 2, "")
@@ -207,7 +216,7 @@ def test_the_process_answers_and_ends_when_its_input_does(tmp_path: Path) -> Non
 
 
 def test_a_process_that_is_ended_cleans_up_too(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "seatrial.agent.answers"]
+    command = [sys.executable, "-P", "-m", "seatrial.agent.query_handler"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         process.stdin.write(json.dumps({"ask": "put", "folder": str(tmp_path), "name": FILE}) + "\n")
@@ -272,15 +281,15 @@ def test_what_cannot_be_read_is_empty(tmp_path: Path, monkeypatch: pytest.Monkey
     def unreadable() -> str:
         raise OSError("stale file handle")
 
-    monkeypatch.setattr(answers, "read_boot_id", lambda: "")
+    monkeypatch.setattr(query_handler, "read_boot_id", lambda: "")
     monkeypatch.setattr(getpass, "getuser", unknown)
-    monkeypatch.setattr(answers, "hash_code", unreadable)
+    monkeypatch.setattr(query_handler, "hash_code", unreadable)
     answer = read_facts({})
     assert (answer["boot_id"], answer["user"], answer["code"]) == ("", "", "") and answer["host"]
 
 
 def _driver(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
-    monkeypatch.setattr(answers, "read_driver", lambda: driver)
+    monkeypatch.setattr(query_handler, "read_driver", lambda: driver)
 
 
 def test_a_host_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,8 +327,8 @@ def test_programs_on_the_runs_path_or_beside_the_interpreter(tmp_path: Path) -> 
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    question = {"programs": ["start", "sh"], "found_beside": ["start"], "path": "bin", "cwd": str(tmp_path)}
-    assert find_programs(question) == {"where": {"start": str(program), "sh": ""}}
+    query = {"programs": ["start", "sh"], "found_beside": ["start"], "path": "bin", "cwd": str(tmp_path)}
+    assert find_programs(query) == {"where": {"start": str(program), "sh": ""}}
     assert find_programs({}) == {"where": {}}
 
 

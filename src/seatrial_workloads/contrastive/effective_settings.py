@@ -1,6 +1,6 @@
 """Effective settings on these ranks: precision, attention, arithmetic, and the engine's options.
 
-In: settings and ranks. Out: Policies, the same on every rank.
+In: settings and ranks. Out: EffectiveSettings, the same on every rank.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seatrial_workloads.contrastive.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policies:
+class EffectiveSettings:
     """Effective values; `choices` has each with the requested value and the reason."""
 
     precision: Precision
@@ -27,7 +27,7 @@ class Policies:
     choices: dict[str, Choice]
 
 
-def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
+def resolve_settings(settings: Settings, ranks: Ranks) -> EffectiveSettings:
     """Resolve the settings and configure torch's arithmetic. A collective call: all ranks decide the same."""
     lowest = lowest_capability(ranks)
     precision = choose_precision(settings.precision, lowest)
@@ -45,7 +45,7 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
         **prefetch_without_workers(settings.num_workers, settings.prefetch_factor),
         **_unused_data_settings(settings),
     }
-    return Policies(
+    return EffectiveSettings(
         precision=precision,
         speech_attention=speech.effective,
         text_attention=text.effective,

@@ -1,4 +1,4 @@
-"""Questions to many hosts at once."""
+"""Queries to many hosts at once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from seatrial.core.errors import LaunchError
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.launcher_options import SSH_OPTIONS
-from seatrial.launch import host_questions
-from seatrial.launch.host_questions import HostSessions, answer_commands, own_host
+from seatrial.launch import host_queries
+from seatrial.launch.host_queries import HostSessions, answer_commands, own_host
 from seatrial.machine.network import THIS_MACHINE
 from tests.processes import is_gone, own_children
 
-REAL = (sys.executable, "-P", "-m", "seatrial.agent.answers")
+REAL = (sys.executable, "-P", "-m", "seatrial.agent.query_handler")
 READY = """echo '{"ready": true}'; """
 
 
@@ -41,8 +41,8 @@ def test_a_real_answering_process_answers_and_its_clock_is_measured() -> None:
     assert reply.clock is not None and abs(reply.clock.offset_s) <= reply.clock.round_trip_s + 0.01
 
 
-def test_all_questions_are_sent_before_any_answer_is_awaited(tmp_path: Path) -> None:
-    # The first answers once the last has its question: sessions that took turns would never end.
+def test_all_queries_are_sent_before_any_answer_is_awaited(tmp_path: Path) -> None:
+    # The first answers once the last has its query: sessions that took turns would never end.
     names = [f"node{number}" for number in range(64)]
     commands = {name: answering() for name in names}
     commands["node0"] = answering(f"until [ -e {tmp_path}/last ]; do sleep 0.01; done;")
@@ -78,20 +78,20 @@ def test_an_answer_that_comes_too_late_is_not_mistaken_for_a_later_one() -> None
         assert ask_all(sessions, ["late", "sound"], 5.0)["late"] == "no answer within 0.1 s"
 
 
-def test_a_question_that_is_longer_than_a_pipe_goes_in_parts() -> None:
+def test_a_query_that_is_longer_than_a_pipe_goes_in_parts() -> None:
     # One reads late, so that the pipe is full for a while; the other answers meanwhile.
     late = shell(READY + """sleep 0.2; read line; echo "{\\"n\\": 1, \\"length\\": ${#line}}"; read line; echo '{"n": 2}'; read line""")
-    question = {"ask": "names", "names": ["node"] * 50_000}
+    query = {"ask": "names", "names": ["node"] * 50_000}
     with HostSessions({"late": late, "real": REAL}) as sessions:
-        replies = sessions.ask({"late": question, "real": {**question, "ask": "clock"}}, 30.0)
+        replies = sessions.ask({"late": query, "real": {**query, "ask": "clock"}}, 30.0)
         assert [reply.trouble for reply in replies.values()] == ["", ""]
-        assert replies["late"].answer["length"] == len(json.dumps({**question, "n": 1}))
+        assert replies["late"].answer["length"] == len(json.dumps({**query, "n": 1}))
         clock = replies["real"].clock
         assert clock is not None and abs(clock.offset_s) <= clock.round_trip_s + 0.05
         assert ask_all(sessions, ["late", "real"]) == {"late": "", "real": ""}
 
 
-def test_who_ends_while_a_question_is_on_its_way_is_a_trouble() -> None:
+def test_who_ends_while_a_query_is_on_its_way_is_a_trouble() -> None:
     with HostSessions({"ends": shell(READY + "sleep 0.2; exit 3"), "sound": answering()}) as sessions:
         replies = sessions.ask({"ends": {"ask": "names", "names": ["node"] * 50_000}, "sound": {"ask": "clock"}}, 30.0)
     assert replies["ends"].trouble in ("it ended with 3", "Broken pipe") and replies["sound"].trouble == ""
@@ -99,9 +99,9 @@ def test_who_ends_while_a_question_is_on_its_way_is_a_trouble() -> None:
 
 def test_room_is_made_for_the_pipes_of_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted_limits: list[int] = []
-    monkeypatch.setattr(host_questions, "raise_fd_limit", lambda wanted: wanted_limits.append(wanted) or 200)
+    monkeypatch.setattr(host_queries, "raise_fd_limit", lambda wanted: wanted_limits.append(wanted) or 200)
     with HostSessions({f"node{number}": answering() for number in range(10)}):
-        assert wanted_limits == [3 * 10 + host_questions.OTHER_DESCRIPTORS]
+        assert wanted_limits == [3 * 10 + host_queries.OTHER_DESCRIPTORS]
     problem = "400 hosts at once need 1328 open files, and the limit is 200"
     with pytest.raises(LaunchError, match=problem), HostSessions({f"node{number}": ("/no/such",) for number in range(400)}):
         pass
@@ -154,12 +154,12 @@ def test_sessions_that_cannot_all_be_opened_are_closed(monkeypatch: pytest.Monke
 def test_commands_for_this_host_and_others() -> None:
     hosts = (HostSpec(name="head"), HostSpec(name="node1"))
     commands = answer_commands(hosts, "head", python="/opt/my venv/bin/python", ssh_args=("-p", "2222"), env={"PYTHONPATH": "/a b:/c"})
-    answerer = ("/opt/my venv/bin/python", "-P", "-m", "seatrial.agent.answers")
+    answerer = ("/opt/my venv/bin/python", "-P", "-m", "seatrial.agent.query_handler")
     assert commands["head"] == answerer
     *ssh, host, separator, remote = commands["node1"]
     assert ssh == ["ssh", "-p", "2222", *SSH_OPTIONS]
     assert (host, separator) == ("node1", "--")
-    assert remote == "env 'PYTHONPATH=/a b:/c' '/opt/my venv/bin/python' -P -m seatrial.agent.answers"
+    assert remote == "env 'PYTHONPATH=/a b:/c' '/opt/my venv/bin/python' -P -m seatrial.agent.query_handler"
 
 
 def test_the_head_is_always_included() -> None:

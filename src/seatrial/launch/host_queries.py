@@ -1,12 +1,12 @@
-"""The doctor's questions to many hosts at once: an answering process on each, by ssh or as a plain child.
+"""The doctor's queries to many hosts at once: an answering process on each, by ssh or as a plain child.
 
     with HostSessions(answer_commands(hosts, head)) as sessions:
         replies = sessions.ask({"node1": {"ask": "facts"}, "node2": {"ask": "facts"}}, 5.0)       # host → Reply
 
-The answering process is `python -P -m seatrial.agent.answers`: one JSON question per line in, one JSON answer per line out, with the
-question's number `n`. One thread and one selector serve all hosts: the time is the slowest host's, not the sum. A host that has not
+The answering process is `python -P -m seatrial.agent.query_handler`: one JSON query per line in, one JSON answer per line out, with the
+query's number `n`. One thread and one selector serve all hosts: the time is the slowest host's, not the sum. A host that has not
 answered in time gets a reply with that trouble, and is not waited for again. At the end every session is closed; the processes end when
-their input does. `AnswerProcess` is the same child behind a control connection, which numbers the questions itself and may send the next
+their input does. `AnswerProcess` is the same child behind a control connection, which numbers the queries itself and may send the next
 before an answer: two classes until that connection is redesigned.
 """
 
@@ -30,7 +30,7 @@ from seatrial.core.hostfile import HostSpec
 from seatrial.core.launcher_options import ssh_command
 from seatrial.core.linux import raise_fd_limit
 from seatrial.core.shell import KILL_TIMEOUT_S, PIPE_BYTES, wait_for_exit, wait_or_kill
-from seatrial.launch.agents import answers_argv
+from seatrial.launch.agents import query_handler_argv
 from seatrial.machine.network import THIS_MACHINE, is_this_host
 from seatrial.records.launch import Reply
 
@@ -67,11 +67,11 @@ def answer_commands(
     """Host → the argv of its answering process; `head`, this machine, is always among them and needs no ssh.
 
     `python` is the interpreter of every host, by default this one's path; `ssh_args` are the user's (`transports.select.user_ssh_args`);
-    `env` is the caller's, of which PYTHONPATH goes along.
+    `env` is the environment of this process, of which PYTHONPATH is passed on.
     """
-    answering = answers_argv(python)
+    answering = query_handler_argv(python)
     # A machine without ranks need not have the interpreter of the hosts.
-    own = {head: answering if any(host.name == head for host in hosts) else answers_argv()}
+    own = {head: answering if any(host.name == head for host in hosts) else query_handler_argv()}
     path = (os.environ if env is None else env).get("PYTHONPATH")
     remote = ("env", f"PYTHONPATH={path}", *answering) if path else answering
     return own | {host.name: tuple(ssh_command(host.name, remote, ssh_args)) for host in hosts if host.name != head}
@@ -106,18 +106,18 @@ class HostSession:
             return ()
         return (process.stdin.fileno(), process.stdout.fileno(), process.stderr.fileno())
 
-    def send(self, question: Mapping[str, Any]) -> None:
+    def send(self, query: Mapping[str, Any]) -> None:
         self._number += 1
-        self._unsent += json.dumps({**question, "n": self._number}).encode() + b"\n"
+        self._unsent += json.dumps({**query, "n": self._number}).encode() + b"\n"
         self.write()
 
     @property
     def is_sending(self) -> bool:
-        """Whether a part of the question waits for room in the pipe."""
+        """Whether a part of the query waits for room in the pipe."""
         return bool(self._unsent) and not self.trouble
 
     def write(self) -> None:
-        """As much of the question as the pipe takes now."""
+        """As much of the query as the pipe takes now."""
         # The last part counts for the clock offset: it is what the other end waits for.
         self.sent_m, self.sent_t = time.monotonic(), time.time()
         try:
@@ -128,7 +128,7 @@ class HostSession:
             self._end(error.strerror or "the pipe to it is broken")
 
     def answer(self) -> Message | None:
-        """The answer to the last question, once it is there; late ones to earlier questions are skipped."""
+        """The answer to the last query, once it is there; late ones to earlier queries are skipped."""
         return next((message for message in self.messages if message.get("n") == self._number), None)
 
     def read(self) -> None:
@@ -222,13 +222,13 @@ class HostSessions:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def ask(self, questions: Mapping[str, Mapping[str, Any]], timeout_s: float) -> dict[str, Reply]:
-        sessions = {name: self._sessions[name] for name in questions}
+    def ask(self, queries: Mapping[str, Mapping[str, Any]], timeout_s: float) -> dict[str, Reply]:
+        sessions = {name: self._sessions[name] for name in queries}
         starting = {name: session for name, session in sessions.items() if not session.ready}
         self._wait_for(starting.values(), lambda session: session.ready, self._start_s, LATE_START)
         for name, session in sessions.items():
             if not session.trouble:
-                session.send(questions[name])
+                session.send(queries[name])
         self._wait_for(sessions.values(), lambda session: session.answer() is not None, timeout_s, LATE_ANSWER)
         return {name: _reply(session, started=name in starting) for name, session in sessions.items()}
 
@@ -260,7 +260,7 @@ class HostSessions:
 
 
 def _transfer(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    """Read or write what one pipe is ready for; unregister it once its session is over or has sent its question."""
+    """Read or write what one pipe is ready for; unregister it once its session is over or has sent its query."""
     session: HostSession = key.data
     is_input = key.fd == session.pipes[0]
     if not session.trouble:
@@ -301,18 +301,18 @@ class AnswerProcess:
         answers.ask(1, {"ask": "facts"})
         … wait for answers.fileno() … answers.answers() → [(1, {…})]
 
-    The child starts at the first question, holds what questions opened (a listening port, a lock), and ends by itself when no question
-    comes for a while; a later question starts another.
+    The child starts at the first query, holds what queries opened (a listening port, a lock), and ends by itself when no query
+    comes for a while; a later query starts another.
     """
 
-    def __init__(self, program: Sequence[str] = answers_argv()) -> None:
+    def __init__(self, program: Sequence[str] = query_handler_argv()) -> None:
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._open_numbers: list[int] = []
         self._pending = b""
         self._trouble = ""
 
-    def ask(self, number: int, question: Mapping[str, Any]) -> None:
+    def ask(self, number: int, query: Mapping[str, Any]) -> None:
         """Send it; the answer comes later, under this number."""
         if not self._open_numbers and self._process is not None and self._process.poll() is not None:
             self.close()
@@ -320,16 +320,16 @@ class AnswerProcess:
         try:
             process = self._process = self._process or self._start()
             assert process.stdin is not None
-            process.stdin.write(json.dumps({**question, "n": number}).encode() + b"\n")
+            process.stdin.write(json.dumps({**query, "n": number}).encode() + b"\n")
         except OSError as error:
-            self._trouble = f"questions cannot be answered on this host: {error.strerror or error}"
+            self._trouble = f"queries cannot be answered on this host: {error.strerror or error}"
 
     def fileno(self) -> int | None:
         """What to wait for; None where nothing can come."""
         return self._process.stdout.fileno() if self._open_numbers and self._process and self._process.stdout else None
 
     def answers(self) -> list[tuple[int, Message]]:
-        """Answers so far, without waiting. A child that ended leaves its trouble as the answer to all open questions."""
+        """Answers so far, without waiting. A child that ended leaves its trouble as the answer to all open queries."""
         found: list[tuple[int, Message]] = []
         while not self._trouble and (data := self._read()) is not None:
             if not data:

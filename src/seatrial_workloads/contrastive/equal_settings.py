@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from seatrial_workloads.common import fast_paths
-from seatrial_workloads.common.fast_paths import Alike, Decided
+from seatrial_workloads.common.fast_paths import Decided, EqualSettings
 from seatrial_workloads.common.precision import AUTOCAST, BY_PRECISION, FLASH, WEIGHTS, mixed_precision_problem
 
 FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH = PARTS = ("front_end", "positions", "text_graph", "tower_graph")
@@ -88,12 +88,12 @@ def _why_no_tower_graph(settings: Settings) -> str:
     return f"{FLASH} reads lengths back from the GPU" if settings.speech_attention == FLASH else ""
 
 
-def make_alike(groups: Mapping[str, Settings], *, given: Collection[str], compared: bool) -> Alike:
+def equalize_settings(groups: Mapping[str, Settings], *, given: Collection[str], compared: bool) -> EqualSettings:
     """The same fast paths and the same mixed precision for all groups that leave them open. `given` are the settings that the plan sets,
     `compared` says that it has axes or a baseline. A ValueError where no mixed precision is available in all groups."""
     equal = fast_paths.open_groups(groups, given=given, compared=compared)
     open_ = {name: settings for name, settings in groups.items() if compared and settings.mixed_precision == "auto"}
-    return fast_paths.alike_from([*fast_paths.equal_parts(equal, PARTS, excluded_parts), *_common_mixed_precision(open_)])
+    return fast_paths.equal_settings_from([*fast_paths.equal_parts(equal, PARTS, excluded_parts), *_common_mixed_precision(open_)])
 
 
 # Setting → the mode in each format.

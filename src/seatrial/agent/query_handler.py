@@ -1,11 +1,11 @@
-"""`python -P -m seatrial.agent.answers`: answer the doctor's questions about this host, one JSON line each, until standard input ends.
+"""`python -P -m seatrial.agent.query_handler`: answer the doctor's queries about this host, one JSON line each, until standard input ends.
 
     {"ready": true, "host": "node1", "pid": 4711}                                                     sent first
-    {"n": 1, "ask": "all", "parts": {"facts": {"ask": "facts"}, "port": {"ask": "listen", "token": "…"}}}     question
+    {"n": 1, "ask": "all", "parts": {"facts": {"ask": "facts"}, "port": {"ask": "listen", "token": "…"}}}     query
     {"n": 1, "parts": {"facts": {"host": "node1", …}, "port": {"port": 29650}}, "received_t": …, "sent_t": …}   answer
 
-Every question has a timeout, after which the answer is `{"trouble": "no answer within 5 s"}`; the parts of `all` are answered
-concurrently. Sockets and files that questions leave open are closed and removed by the question `close`, and at the end.
+Every query has a timeout, after which the answer is `{"trouble": "no answer within 5 s"}`; the parts of `all` are answered
+concurrently. Sockets and files that queries leave open are closed and removed by the query `close`, and at the end.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ from seatrial.machine.processes import list_running_campaigns, read_boot_id
 from seatrial.machine.software import find_interpreter, resolve_python
 
 # Longer than any healthy host takes; a disk or a name server that hangs is reported after it.
-QUESTION_TIMEOUT_S = 5.0
+QUERY_TIMEOUT_S = 5.0
 # A build of CUDA extensions and kernels on a slow disk.
 WARM_TIMEOUT_S = 1800.0
-# Questions with timeouts of their own inside: the sum of those and a little.
-QUESTION_TIMEOUTS_S = {
+# Queries with timeouts of their own inside: the sum of those and a little.
+QUERY_TIMEOUTS_S = {
     "warm": WARM_TIMEOUT_S + 10.0,
     "gpus": 11.0,
     "facts": 11.0,
     "ssh": SSH_TIMEOUT_S + 1.0,
     "reach": CONNECT_TIMEOUT_S + 2.0,
 }
-# Below QUESTION_TIMEOUT_S, so that the other parts of a question are still answered.
+# Below QUERY_TIMEOUT_S, so that the other parts of a query are still answered.
 NAME_TIMEOUT_S = 2.0
 PATH_TIMEOUT_S = 3.0
-# A link that was cut leaves the pipe open, without any further question.
+# A link that was cut leaves the pipe open, without any further query.
 IDLE_TIMEOUT_S = 120.0
-MAX_QUESTION_BYTES = 4 << 20
+MAX_QUERY_BYTES = 4 << 20
 # A thousand hosts connect at once, and are connected to.
 MAX_OPEN_FILES = 8192
 PACKAGES = ("seatrial", "seatrial_workloads")
@@ -81,16 +81,16 @@ FILE_TIMEOUT_S = 2.0
 FILE_POLL_S = 0.05
 MAX_FILE_CHARACTERS = 4096
 
-Question = Mapping[str, Any]
+Query = Mapping[str, Any]
 
 
 class QueryHandler:
-    """Answers questions, and holds what they leave open."""
+    """Answers queries, and holds what they leave open."""
 
     def __init__(self) -> None:
         self._listeners, self._files = Listeners(), SharedFolderFiles()
-        self._functions: dict[str, Callable[[Question], Answer]] = {
-            "clock": lambda question: {},
+        self._functions: dict[str, Callable[[Query], Answer]] = {
+            "clock": lambda query: {},
             "facts": read_facts,
             "gpus": read_gpus,
             "encryption": try_encryption,
@@ -110,39 +110,39 @@ class QueryHandler:
             "close": self._close,
         }
 
-    def answer(self, question: Question) -> Answer:
-        """Never raises, and returns in time; `n` is the question's own."""
+    def answer(self, query: Query) -> Answer:
+        """Never raises, and returns in time; `n` is the query's own."""
         received_t = time.time()
-        parts = question.get("parts")
-        if question.get("ask") == "all" and isinstance(parts, dict):
+        parts = query.get("parts")
+        if query.get("ask") == "all" and isinstance(parts, dict):
             answer: Answer = {"parts": self._answer_all({str(name): part for name, part in parts.items() if isinstance(part, dict)})}
         else:
-            answer = self._answer_all({"": question})[""]
-        return {"n": question.get("n"), **answer, "received_t": received_t, "sent_t": time.time()}
+            answer = self._answer_all({"": query})[""]
+        return {"n": query.get("n"), **answer, "received_t": received_t, "sent_t": time.time()}
 
     def close(self) -> None:
         self._listeners.close()
         self._files.close()
 
-    def _answer_all(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
-        timeouts_s = {name: QUESTION_TIMEOUTS_S.get(str(question.get("ask")), QUESTION_TIMEOUT_S) for name, question in questions.items()}
-        return run_concurrently({name: (functools.partial(self._answer, each), timeouts_s[name]) for name, each in questions.items()})
+    def _answer_all(self, queries: Mapping[str, Query]) -> dict[str, Answer]:
+        timeouts_s = {name: QUERY_TIMEOUTS_S.get(str(query.get("ask")), QUERY_TIMEOUT_S) for name, query in queries.items()}
+        return run_concurrently({name: (functools.partial(self._answer, each), timeouts_s[name]) for name, each in queries.items()})
 
-    def _answer(self, question: Question) -> Answer:
-        kind = str(question.get("ask"))
+    def _answer(self, query: Query) -> Answer:
+        kind = str(query.get("ask"))
         function = self._functions.get(kind)
-        return function(question) if function else {"trouble": f"this Seatrial does not know the question {kind[:40]!r}"}
+        return function(query) if function else {"trouble": f"this Seatrial does not know the query {kind[:40]!r}"}
 
-    def _close(self, question: Question) -> Answer:
+    def _close(self, query: Query) -> Answer:
         self.close()
         return {}
 
 
-def read_facts(question: Question) -> Answer:
+def read_facts(query: Query) -> Answer:
     """Host, versions and network. `program`, `cwd` and `variables` name the runs' interpreter; this one without."""
     host = read_host()
-    variables = {**os.environ, **{str(name): str(value) for name, value in question.get("variables", {}).items()}}
-    python = find_interpreter(tuple(map(str, question.get("program", ()))), Path(str(question.get("cwd") or "/")), variables)
+    variables = {**os.environ, **{str(name): str(value) for name, value in query.get("variables", {}).items()}}
+    python = find_interpreter(tuple(map(str, query.get("program", ()))), Path(str(query.get("cwd") or "/")), variables)
     code = user = ""
     with contextlib.suppress(OSError):
         code = hash_code()
@@ -167,7 +167,7 @@ def read_facts(question: Question) -> Answer:
     }
 
 
-def read_gpus(question: Question) -> Answer:
+def read_gpus(query: Query) -> Answer:
     """Separate from the facts, since a driver may hang."""
     driver = read_driver()
     problem = "" if driver.no_driver else driver.problem
@@ -175,7 +175,7 @@ def read_gpus(question: Question) -> Answer:
     return {**answer, "trouble": problem} if problem else answer
 
 
-def try_encryption(question: Question) -> Answer:
+def try_encryption(query: Query) -> Answer:
     """`problem`: why the agent, which has this interpreter too, cannot encrypt its connection to the harness; empty where it can."""
     return {"problem": encryption_problem()}
 
@@ -202,10 +202,10 @@ def hash_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def resolve_names(question: Question) -> Answer:
+def resolve_names(query: Query) -> Answer:
     """`addresses` of each of `names`, and of this host's own name; `troubles` of those that do not resolve."""
     own = socket.gethostname()
-    names = dict.fromkeys([own, *map(str, question.get("names", ()))])
+    names = dict.fromkeys([own, *map(str, query.get("names", ()))])
     answers = run_concurrently({name: (functools.partial(_resolve, name), NAME_TIMEOUT_S) for name in names})
     return {
         "own": own,
@@ -220,15 +220,15 @@ def _resolve(name: str) -> Answer:
     return {"addresses": list(dict.fromkeys(str(entry[4][0]) for entry in found))}
 
 
-def warm_up(question: Question) -> Answer:
+def warm_up(query: Query) -> Answer:
     """Run `module` with the runs' interpreter (`program`, `cwd`, `variables`), which fills caches for runs with `settings`; its results."""
-    cwd = Path(str(question.get("cwd") or "/"))
-    variables = {**os.environ, **{str(name): str(value) for name, value in question.get("variables", {}).items()}}
-    program = list(map(str, question.get("program", ())))[:1]
+    cwd = Path(str(query.get("cwd") or "/"))
+    variables = {**os.environ, **{str(name): str(value) for name, value in query.get("variables", {}).items()}}
+    program = list(map(str, query.get("program", ())))[:1]
     python = resolve_python(program[0], cwd, variables.get("PATH")) if program else sys.executable
     if python is None:
         return {"trouble": f"the Python of {program[0]} was not found"}
-    argv = [python, "-P", "-m", str(question.get("module")), json.dumps(question.get("settings", []))]
+    argv = [python, "-P", "-m", str(query.get("module")), json.dumps(query.get("settings", []))]
     try:
         written = command_output_bytes(argv, cwd if cwd.is_dir() else None, WARM_TIMEOUT_S, variables)
     except RunawayCommandError:
@@ -237,18 +237,18 @@ def warm_up(question: Question) -> Answer:
     return results or {"trouble": f"`{' '.join(argv[:4])}` failed: run it there to see why"}
 
 
-def find_programs(question: Question) -> Answer:
+def find_programs(query: Query) -> Answer:
     """Where each of `programs` is on `path` (as the runs have it) in `cwd`; those of `found_beside` also beside this Python."""
-    path, cwd = question.get("path"), Path(str(question.get("cwd") or "/"))
+    path, cwd = query.get("path"), Path(str(query.get("cwd") or "/"))
     search_path = None if path is None else str(path)
-    plain = {name: find_on_path(name, search_path, cwd) or "" for name in map(str, question.get("programs", ()))}
-    beside = {name: find_program(name, search_path, cwd) or "" for name in map(str, question.get("found_beside", ()))}
+    plain = {name: find_on_path(name, search_path, cwd) or "" for name in map(str, query.get("programs", ()))}
+    beside = {name: find_program(name, search_path, cwd) or "" for name in map(str, query.get("found_beside", ()))}
     return {"where": {**plain, **beside}}
 
 
-def check_paths(question: Question) -> Answer:
+def check_paths(query: Query) -> Answer:
     """`troubles` of those of `paths` (path → `file`, `folder` or `any`) that cannot be used; `digests` of the files among the others."""
-    paths = {str(path): str(kind) for path, kind in question.get("paths", {}).items()}
+    paths = {str(path): str(kind) for path, kind in query.get("paths", {}).items()}
     answers = run_concurrently({path: (functools.partial(_check_path, Path(path), kind), PATH_TIMEOUT_S) for path, kind in paths.items()})
     return {
         "troubles": {path: found["trouble"] for path, found in answers.items() if found.get("trouble")},
@@ -274,9 +274,9 @@ def _path_problem(path: Path, kind: str) -> str:
     return "" if os.access(path, needed) else f"{path} may not be read"
 
 
-def measure_space(question: Question) -> Answer:
+def measure_space(query: Query) -> Answer:
     """For each of `folders` that exists: bytes free and in total (0 where the file system does not count), and whether it is writable."""
-    folders = list(map(str, question.get("folders", ())))
+    folders = list(map(str, query.get("folders", ())))
     return {"folders": run_concurrently({folder: (functools.partial(_measure_folder, folder), PATH_TIMEOUT_S) for folder in folders})}
 
 
@@ -307,16 +307,16 @@ class SharedFolderFiles:
         self._written: set[Path] = set()
         self._locked: list[int] = []
 
-    def put(self, question: Question) -> Answer:
+    def put(self, query: Query) -> Answer:
         """Write `text` to a temporary file and rename it to `name` in `folder`, replacing what is there. `open` is why files in it are not
         safe from other users; empty where they are."""
-        path = _test_file(question)
+        path = _test_file(query)
         temporary = path.with_name(f"{path.name}.part")
         self._written |= {path, temporary}
         act = "written"
         try:
             with open(temporary, "w", encoding="utf-8") as file:
-                file.write(str(question.get("text", ""))[:MAX_FILE_CHARACTERS])
+                file.write(str(query.get("text", ""))[:MAX_FILE_CHARACTERS])
                 file.flush()
                 os.fsync(file.fileno())
             act = "renamed"
@@ -325,9 +325,9 @@ class SharedFolderFiles:
             return {"trouble": f"in {path.parent} no file can be {act}: {describe_error(error)}", "act": act}
         return {"open": _why_open(path.parent)}
 
-    def lock(self, question: Question) -> Answer:
+    def lock(self, query: Query) -> Answer:
         """Hold a lock on `name` until `close`."""
-        path = _test_file(question)
+        path = _test_file(query)
         self._written.add(path)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         self._locked.append(fd)
@@ -345,10 +345,10 @@ class SharedFolderFiles:
         self._written.clear()
 
 
-def check_shared_files(question: Question) -> Answer:
+def check_shared_files(query: Query) -> Answer:
     """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment; `foreign`: owners of those that
     are not this user's."""
-    folder, wanted = Path(str(question["folder"])), {str(name): text for name, text in question.get("wanted", {}).items()}
+    folder, wanted = Path(str(query["folder"])), {str(name): text for name, text in query.get("wanted", {}).items()}
 
     def compare() -> dict[str, str]:
         return {name: trouble for name, text in wanted.items() if (trouble := _compare_file(_named(folder, name), text))}
@@ -375,8 +375,8 @@ def _compare_file(path: Path, text: object) -> str:
     return "" if found in allowed else "an older text is seen there" if found else "an empty file is seen there"
 
 
-def is_lock_held(question: Question) -> Answer:
-    fd = os.open(_test_file(question), os.O_RDWR | os.O_CLOEXEC)
+def is_lock_held(query: Query) -> Answer:
+    fd = os.open(_test_file(query), os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -386,28 +386,28 @@ def is_lock_held(question: Question) -> Answer:
     return {"held": False}
 
 
-def _test_file(question: Question) -> Path:
-    return _named(Path(str(question["folder"])), str(question["name"]))
+def _test_file(query: Query) -> Path:
+    return _named(Path(str(query["folder"])), str(query["name"]))
 
 
 def _named(folder: Path, name: str) -> Path:
     if not name.startswith(TRIAL_PREFIX) or "/" in name or not folder.is_absolute():
-        raise ValueError(f"{name!r} is no test file")
+        raise ValueError(f"{name!r} is not a test file")
     return folder / name
 
 
-def main(questions: int, answers: int) -> int:
-    """Read from one descriptor and write to the other until the first ends, or no question comes for IDLE_TIMEOUT_S."""
+def main(queries: int, answers: int) -> int:
+    """Read from one descriptor and write to the other until the first ends, or no query comes for IDLE_TIMEOUT_S."""
     handler = QueryHandler()
     try:
         _write(answers, {"ready": True, "host": socket.gethostname(), "pid": os.getpid()})
         pending = b""
-        while select.select([questions], [], [], IDLE_TIMEOUT_S)[0]:
-            data = os.read(questions, 1 << 16)
+        while select.select([queries], [], [], IDLE_TIMEOUT_S)[0]:
+            data = os.read(queries, 1 << 16)
             *lines, pending = (pending + data).split(b"\n")
-            for question in filter(None, map(json_object, lines)):
-                _write(answers, handler.answer(question))
-            if not data or len(pending) > MAX_QUESTION_BYTES:
+            for query in filter(None, map(json_object, lines)):
+                _write(answers, handler.answer(query))
+            if not data or len(pending) > MAX_QUERY_BYTES:
                 break
     except BrokenPipeError:
         # The doctor is gone.

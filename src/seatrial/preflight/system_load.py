@@ -154,7 +154,7 @@ _TIMEX_BYTES = 512
 FOREIGN = warning(
     name="other processes",
     what="processor time of processes that are not ours, over a fraction of a second, and who they are",
-    prevents="step times that are the neighbour's too, and repeats that disagree; no error is shown",
+    prevents="step times slowed by other processes, and repeats that disagree; no error is shown",
     fix="end them or wait (`top` shows them), then start",
     noise=True,
 )
