@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.core.text import join_names
 from seatrial.records.comparison import ComparedGroup, Unlike
-from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, WORLD_SIZE, EffectiveSetting, GroupSummary, setting_text
+from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, EffectiveSetting, GroupSummary, setting_text
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
 ALLOW = "--allow-confounded"
@@ -74,12 +74,12 @@ class _Side:
     def value(self, name: str) -> str | None:
         """In effect; as requested where the workload does not report it."""
         reported = self.settings.get(name)
-        return reported.effective if reported else self.requested.get(name, self.axes.get(name))
+        return reported.effective_text if reported else self.requested.get(name, self.axes.get(name))
 
     def asked_for(self, name: str, value: str) -> bool:
         """`equal` is written with what it became: `equal:front_end`. A driver's variable is its setting in upper case."""
         name = _plain(name).lower()
-        found = self.settings[name].requested if name in self.settings else self.requested.get(name, "")
+        found = self.settings[name].requested_text if name in self.settings else self.requested.get(name, "")
         return found.split(":")[0] == setting_text(value)
 
 
@@ -97,7 +97,7 @@ class _Pair:
         planned = [name for name in dict.fromkeys([*a.requested, *b.requested]) if a.requested.get(name) != b.requested.get(name)]
         known = [name for name in planned if name in self.reported]
         aliases = {name for name in planned if name not in self.reported and any(_is_alias(name, option, (a, b)) for option in known)}
-        more = [name for name in a.settings if name in b.settings and a.settings[name].requested != b.settings[name].requested]
+        more = [name for name in a.settings if name in b.settings and a.settings[name].requested_text != b.settings[name].requested_text]
         return list(dict.fromkeys([*(name for name in planned if name not in aliases), *more]))
 
     def differs(self, name: str) -> bool:
@@ -125,7 +125,7 @@ class _Pair:
         a, b = self.a.settings.get(name), self.b.settings.get(name)
         if a is None or b is None:
             return self._fell_back_unseen(name)
-        if a.effective == b.effective:
+        if a.effective_text == b.effective_text:
             return False
         if _is_mixed(a) or _is_mixed(b):
             return True
@@ -171,7 +171,7 @@ def _way_to_make_alike(pair: _Pair, name: str) -> str:
     if name in pair.requested_unlike:
         fallen = next(side for side in (pair.a, pair.b) if name in side.settings and _fell_back(side.settings[name]))
         # A reason behind the value is no part of it.
-        ran = re.split(r"\s\(|;", fallen.settings[name].effective)[0]
+        ran = re.split(r"\s\(|;", fallen.settings[name].effective_text)[0]
         return f"set {name}={ran or 'null'} in {fallen.name}"
     reported = [one for side in (pair.a, pair.b) if (one := side.settings.get(name))]
     a, b = reported[0], reported[-1]
@@ -182,11 +182,11 @@ def _way_to_make_alike(pair: _Pair, name: str) -> str:
         value = missing[0] if missing else values[-1]
         return f"set {setting}={value.replace(COMMON, _on_in_both(pair, declared))}"
     if len(reported) == 1:
-        return f"set {name}={a.effective or 'null'} in both"
-    if a.requested in (a.effective, b.effective):
-        fallback = b.effective if a.requested == a.effective else a.effective
+        return f"set {name}={a.effective_text or 'null'} in both"
+    if a.requested_text in (a.effective_text, b.effective_text):
+        fallback = b.effective_text if a.requested_text == a.effective_text else a.effective_text
         return f"set {name}={fallback or 'null'} in both"
-    return f"set {name} to {_word(a.effective)} or {_word(b.effective)} in both"
+    return f"set {name} to {_word(a.effective_text)} or {_word(b.effective_text)} in both"
 
 
 def _on_in_both(pair: _Pair, declared: str) -> str:
@@ -246,7 +246,7 @@ def reported_by_one(a: Group, b: Group) -> str:
         names = [name for name in names if not pair.is_followed(name) and not pair.is_part_of(name, pair.requested_unlike)]
         names = [name for name in names if not pair.is_confounded_by(name)]
         if names:
-            shown = [f"{name} ({_word(having.settings[name].effective)})" for name in names]
+            shown = [f"{name} ({_word(having.settings[name].effective_text)})" for name in names]
             return f"only {having.name} reports {join_names(shown, MOST_NAMED)}: whether {lacking.name} had the same is unknown"
     return ""
 
@@ -264,7 +264,7 @@ def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlik
     in_none = [name for name in in_none if not any(_is_alias(name, option, sides) for option in reported)]
     by_key: dict[tuple[object, ...], list[_Side]] = {}
     for side in sides:
-        values = (*(side.settings[name].effective for name in in_all), *(side.requested.get(name) for name in in_none))
+        values = (*(side.settings[name].effective_text for name in in_all), *(side.requested.get(name) for name in in_none))
         by_key.setdefault((side.conditions, *values), []).append(side)
     found: dict[str, tuple[str, Unlike]] = {}
     for alike in by_key.values():
@@ -287,7 +287,7 @@ def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
     clauses: dict[str, list[str]] = {}
     for name in names:
         reported = [one for side in (pair.b, pair.a) if (one := side.settings.get(name))]
-        reasons = [*(one.reason for one in reported if one.effective != one.requested), *(one.reason for one in reported)]
+        reasons = [*(one.reason for one in reported if one.effective_text != one.requested_text), *(one.reason for one in reported)]
         values = f"{_value_in(pair, pair.a, name)} and {_value_in(pair, pair.b, name).rstrip(',')}"
         clauses.setdefault(f"{values}{_first_reason(reasons)}", []).append(name)
     texts = [f"{', '.join(alike)} {'is' if len(alike) == 1 else 'are'} {values}" for values, alike in clauses.items()]
@@ -299,30 +299,30 @@ def _value_in(pair: _Pair, side: _Side, name: str) -> str:
     one = side.settings.get(name)
     if one is None:
         return f"unknown in {side.name}, which does not report it,"
-    asked = f", which asked for {_word(one.requested)}," if name in pair.requested_unlike and _fell_back(one) else ""
-    return f"{_word(one.effective)} in {side.name}{asked}"
+    asked = f", which asked for {_word(one.requested_text)}," if name in pair.requested_unlike and _fell_back(one) else ""
+    return f"{_word(one.effective_text)} in {side.name}{asked}"
 
 
 def _is_mixed(one: EffectiveSetting) -> bool:
-    return one.effective.startswith(MIXED_RANKS)
+    return one.effective_text.startswith(MIXED_RANKS)
 
 
 def _is_as_requested(one: EffectiveSetting) -> bool:
-    return one.requested == one.effective or {one.requested, one.effective} in _SWITCHES
+    return one.requested_text == one.effective_text or {one.requested_text, one.effective_text} in _SWITCHES
 
 
 def _fell_back(one: EffectiveSetting) -> bool:
     """Whether something else is in effect than was asked for."""
-    if one.requested in _LEFT_OPEN or _is_as_requested(one):
+    if one.requested_text in _LEFT_OPEN or _is_as_requested(one):
         return False
-    effective = _ARROW.split(one.effective)[-1] or "none"
-    requested = _words(one.requested)
+    effective = _ARROW.split(one.effective_text)[-1] or "none"
+    requested = _words(one.requested_text)
     # A list, or a device by its number: all of it was asked for.
-    if _END_OF_NAME.search(one.requested):
+    if _END_OF_NAME.search(one.requested_text):
         return _words(effective) != requested
     name = _END_OF_NAME.split(effective)[0]
-    if re.fullmatch(r"[+-]?[\d.]+", one.requested):
-        return name != one.requested
+    if re.fullmatch(r"[+-]?[\d.]+", one.requested_text):
+        return name != one.requested_text
     # A path, a hub id or a class of a module ends in its name.
     return not any(_is_name_of(_words(each), requested) for each in (name, name.rpartition("/")[2], name.rpartition(".")[2]))
 
@@ -355,7 +355,7 @@ def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = Tru
     axes = pair.a.axes if by_bundle else {}
     bundles = [name for name in axes if name not in pair.a.requested and axes[name] != pair.b.axes.get(name)]
     reported = [one for name in planned for side in (pair.b, pair.a) if (one := side.settings.get(name))]
-    reason = _first_reason(one.reason for one in reported if one.effective != one.requested)
+    reason = _first_reason(one.reason for one in reported if one.effective_text != one.requested_text)
     values = [(name, _word(pair.a.value(name))) for name in planned]
     ran = f"both ran {join_names([f'{name}={value}' for name, value in values], MOST_NAMED)}"
     if len(values) == 1 and not bundles:
@@ -384,34 +384,21 @@ def _name_and_values(declared: str, *, plain: bool = True) -> tuple[str, list[st
 
 
 def _reports(group: Group) -> bool:
-    return bool(group.effective_settings or (isinstance(group, ComparedGroup) and group.effective))
+    return bool(group.effective_settings)
 
 
 def _side(group: Group) -> _Side:
-    settings = group.effective_settings
     if isinstance(group, GroupSummary):
         name, requested, conditions, campaign = group.group, group.requested, group.fingerprint, ""
         axes = {axis: "" if value is None else str(value) for axis, value in group.axes.items()}
     else:
-        name, axes, campaign = group.name, group.settings, group.campaign
+        name, requested, axes, campaign = group.name, group.requested, group.settings, group.campaign
         conditions = repr((sorted(group.machine.items()), sorted(group.code.items())))
-        # Rows of history of an earlier version: what was requested is known of settings of the plan only.
-        requested = group.requested or {**group.settings, WORLD_SIZE: str(group.world_size)}
-        settings = settings or tuple(
-            EffectiveSetting(name=setting, requested=group.settings[setting], effective=value)
-            for setting, value in group.effective.items()
-            if setting in group.settings
-        )
     return _Side(
         name=name,
         requested={_plain(key): setting_text(value) for key, value in requested.items()},
         axes={_plain(key): setting_text(value) for key, value in axes.items()},
-        settings={_plain(one.name): _respelled(one) for one in settings},
+        settings={_plain(one.name): one for one in group.effective_settings},
         conditions=conditions,
         campaign=campaign,
     )
-
-
-def _respelled(one: EffectiveSetting) -> EffectiveSetting:
-    """Rows of history of an earlier version have values as they were reported."""
-    return replace(one, name=_plain(one.name), requested=setting_text(one.requested), effective=setting_text(one.effective))

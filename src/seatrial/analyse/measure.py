@@ -39,7 +39,7 @@ from seatrial.core.text import MOST_NAMED, count, format_duration, join_names
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.eta import EtaPoint, points_of_mode
-from seatrial.records.measure import AUDIO_PER_SAMPLE, WORKLOAD_CAUTION, DebugSetting, RunMeasure, TimingPoint, setting_text
+from seatrial.records.measure import AUDIO_PER_SAMPLE, WORKLOAD_CAUTION, DebugSetting, EffectiveSetting, RunMeasure, TimingPoint
 from seatrial.records.plan import RunSpec
 from seatrial.records.run_table import global_batch
 from seatrial.records.telemetry import TelemetryTables
@@ -106,7 +106,6 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
             ranks_known=tables.ranks_known,
             duration_s=duration_s,
             effective=tables.effective,
-            follows=tables.follows,
             cautions=tables.cautions,
         )
     spec = _with_default_cadence(spec, tables.steps)
@@ -139,7 +138,6 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
         steps_done=_steps_done(training["step"].to_numpy()),
         duration_s=duration_s,
         effective=tables.effective,
-        follows=tables.follows,
         seed=_seed(points, planned_mode, steps, spec, tables),
         timing_points=points,
         eta_points=estimates,
@@ -386,27 +384,27 @@ def _loss_not_finite(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
 
 
 def _workload_warns(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
-    for name, (_, effective, reason) in tables.effective.items():
-        if reason.startswith(WORKLOAD_CAUTION):
+    for name, one in tables.effective.items():
+        if one.reason.startswith(WORKLOAD_CAUTION):
             yield Caution(
                 kind="workload_warns",
                 subject=spec.run,
-                numbers={"setting": name, "effective": effective},
-                text=f"{name} is {effective}: {reason.removeprefix(WORKLOAD_CAUTION)}.",
+                numbers={"setting": name, "effective": one.effective},
+                text=f"{name} is {one.effective}: {one.reason.removeprefix(WORKLOAD_CAUTION)}.",
             )
 
 
 def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
     """Whether another group ran the same is for the ranking to say, which knows them all."""
     for name, value in spec.axes.items():
-        requested, effective, reason = tables.effective.get(name, (value, value, ""))
-        if setting_text(requested) != setting_text(effective) and requested not in ("auto", None):
+        one = tables.effective.get(name, EffectiveSetting(name=name, requested=value, effective=value))
+        if one.requested_text != one.effective_text and one.requested not in ("auto", None):
             yield Caution(
                 kind="axis_without_effect",
                 subject=spec.run,
-                numbers={"axis": name, "requested": requested, "effective": effective},
-                text=f"The axis {name} asks for {requested}, but this run had {'none' if effective is None else effective}"
-                f"{f' ({reason})' if reason else ''}: the name of its group is not what ran.",
+                numbers={"axis": name, "requested": one.requested, "effective": one.effective},
+                text=f"The axis {name} asks for {one.requested}, but this run had {'none' if one.effective is None else one.effective}"
+                f"{f' ({one.reason})' if one.reason else ''}: the name of its group is not what ran.",
             )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from seatrial.records.caution import Caution, Scalar
+from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint
 from seatrial.records.launch import Communicator, NodesRecord
-from seatrial.records.measure import DebugSetting, RankPlace, ReportedFigure, RunHealth, SlowSign, TimingPoint
+from seatrial.records.measure import DebugSetting, Effective, RankPlace, ReportedFigure, RunHealth, SlowSign, TimingPoint
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import TelemetryAccount
@@ -149,10 +149,8 @@ class StepTables:
     steps: polars.DataFrame
     pauses: polars.DataFrame
     world_size: int
-    effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
-    """Setting → requested, effective, reason, as all ranks report them; `mixed: …` where they disagree."""
-    follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Effective setting → settings that it was declared to follow."""
+    effective: Effective = field(default_factory=dict)
+    """As all ranks report them; `mixed: …` where they disagree."""
     timing_points: tuple[TimingPoint, ...] = ()
     """Printed by the script itself (the seeds' `Timing` lines); empty where analysis has to compute them."""
     eta_points: tuple[EtaPoint, ...] = ()

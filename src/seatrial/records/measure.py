@@ -237,18 +237,31 @@ def setting_text(value: Scalar) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSetting:
-    """A setting of a group as it was requested and as it was in effect; values as text (`setting_text`), secrets masked."""
+    """A setting as it was requested and as it was in effect: of a run as its workload reported it, of a group with values as text, secrets
+    masked."""
 
     name: str
-    requested: str
-    effective: str
+    requested: Scalar
+    effective: Scalar
     reason: str = ""
     follows: tuple[str, ...] = ()
-    """Settings that it may follow, as the workload declares: two groups that differ in one of them may differ in it too; with
-    `=VALUE|VALUE` only where one of the two has such a value in effect."""
+    """Settings that it may follow, as the run itself declared (`probe.effective(…, follows=…)`), for a group as its workload declares too:
+    two groups that differ in one of them may differ in it too; with `=VALUE|VALUE` only where one of the two has such a value in effect."""
     alike_by: str = ""
     """The setting that makes it alike in both, and its values in the order in which to try them, as the workload declares:
     `fast_paths=equal|{common}`."""
+
+    @property
+    def requested_text(self) -> str:
+        return setting_text(self.requested)
+
+    @property
+    def effective_text(self) -> str:
+        return setting_text(self.effective)
+
+
+Effective = dict[str, EffectiveSetting]
+"""Effective settings by name."""
 
 
 LEAST_REPEATS = 3
@@ -460,10 +473,7 @@ class RunMeasure:
     steps_done: int | None = None
     """Steps of rank 0, by the numbers of those it reported."""
     duration_s: float | None = None
-    effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
-    """Setting → requested, effective, reason."""
-    follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Effective setting → settings that it may follow, as the run itself declared (`probe.effective(…, follows=…)`)."""
+    effective: Effective = field(default_factory=dict)
     seed: dict[str, Scalar] = field(default_factory=dict)
     """The seeds' per-run columns that come from timing, by column name."""
     timing_points: tuple[TimingPoint, ...] = ()

@@ -15,8 +15,8 @@ from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import MASK
 from seatrial.records import events
 from seatrial.records.attempt import Attempt, Provenance
-from seatrial.records.caution import Scalar
 from seatrial.records.codec import to_json
+from seatrial.records.measure import Effective
 from seatrial.records.plan import RunSpec
 from seatrial.report.text import NONE, one_line
 
@@ -39,8 +39,7 @@ class RunSide:
     """One of the two attempts."""
 
     attempt: Attempt
-    effective: Mapping[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
-    """Setting → requested, effective, reason."""
+    effective: Effective = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     """Every recorded variable (environment.json)."""
 
@@ -117,7 +116,7 @@ def _all_differences(before: RunSide, after: RunSide, parting: Sequence[str]) ->
     old, new = before.attempt, after.attempt
     yield from _settings(old.spec, new.spec)
     yield from _unlike("settings", _fields(old.provenance, ("plan_hash",)), _fields(new.provenance, ("plan_hash",)))
-    old_used, new_used = ({name: used for name, (_, used, _) in side.effective.items()} for side in (before, after))
+    old_used, new_used = ({name: one.effective for name, one in side.effective.items()} for side in (before, after))
     yield from _unlike("effective settings", old_used, new_used)
     yield from _unlike("environment", _environment(before, after), _environment(after, before), parting)
     yield from _unlike("versions", _versions(old.provenance), _versions(new.provenance), parting)

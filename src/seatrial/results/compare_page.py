@@ -104,7 +104,7 @@ def read_run_for_diff(folder: Path) -> RunSide:
     paths = AttemptPaths(Path(attempt.folder))
     return RunSide(
         attempt=attempt,
-        effective=read_effective(paths.all_events(), attempt)[0],
+        effective=read_effective(paths.all_events(), attempt),
         environment=read_environment(paths.environment) or {},
     )
 

@@ -61,9 +61,8 @@ def campaign_request(results: CampaignResults) -> Request:
 
 def requested_run(request: Request) -> TrackedRun:
     """The run of such a request."""
-    values = dict(request["run"])
-    points = {name: tuple(Point(**point) for point in values.pop(name)) for name in ("steps", "telemetry")}
-    return TrackedRun(**values, **points)
+    points = {name: tuple(Point(**point) for point in request["run"][name]) for name in ("steps", "telemetry")}
+    return TrackedRun(**{**request["run"], **points})
 
 
 def requested_campaign(request: Request) -> TrackedCampaign | None:
@@ -140,7 +139,7 @@ def _params(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scalar]:
         "steps": spec.steps,
         "args": " ".join(mask_argv(spec.workload.args)) or None,
     }
-    effective = {f"effective.{name}": used for name, (_, used, _) in measure.effective.items()} if measure else {}
+    effective = {f"effective.{name}": one.effective for name, one in measure.effective.items()} if measure else {}
     params = {name: value for name, value in {**requested, **effective}.items() if value is not None}
     # Numbers under any name are settings; text may be a secret by its name or by its form.
     return {name: mask(name, value) if isinstance(value, str) else value for name, value in params.items()}

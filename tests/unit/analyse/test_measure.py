@@ -349,12 +349,12 @@ def test_the_first_loss_that_is_no_number_is_named() -> None:
 
 def test_what_the_workload_warns_of_and_axes_without_effect() -> None:
     effective = {"amp": ("bf16", "fp32", "caution: this GPU knows no bf16"), "mb": (8, 4, "memory"), "nw": ("auto", 2, "cores")}
-    tables = factory.tables(factory.steps_of([100.0] * 60), effective=effective)
+    tables = factory.tables(factory.steps_of([100.0] * 60), effective=factory.effective(effective))
     found = by_kind(tables, factory.spec("a", axes={"mb": 8, "nw": "auto", "lr": 1}))
     assert found["workload_warns"].text in SENTENCES
     assert found["axis_without_effect"].text in SENTENCES
     assert len(found) == 2
-    none = factory.tables(factory.steps_of([100.0] * 60), effective={"mb": (8, None, "not used")})
+    none = factory.tables(factory.steps_of([100.0] * 60), effective=factory.effective({"mb": (8, None, "not used")}))
     assert by_kind(none, factory.spec("a", axes={"mb": 8}))["axis_without_effect"].text in SENTENCES
 
 

@@ -16,6 +16,7 @@ from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint, EtaQuality
 from seatrial.records.measure import (
+    EffectiveSetting,
     Estimate,
     GroupSummary,
     HarmlessCount,
@@ -122,7 +123,11 @@ def measure(samples_per_s: float, *, steady: bool = True, loss_falls: bool | Non
         last_loss=3.25,
         loss_falls=loss_falls,
         duration_s=31.5,
-        effective={"precision_mode": ("auto", "fp32", "no GPU: bf16 would be slower")},
+        effective={
+            "precision_mode": EffectiveSetting(
+                name="precision_mode", requested="auto", effective="fp32", reason="no GPU: bf16 would be slower"
+            )
+        },
         seed=_run_seed(p50_ms),
         eta_points=eta_points(p50_ms),
         eta_quality=EtaQuality(

@@ -14,6 +14,7 @@ from seatrial.records.attempt import Attempt
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 from seatrial.report.run_diff import ALIKE, Difference, RunDiff, RunSide, argv_differences, diff_json, diff_lines, diff_runs
+from tests.unit.analyse import factory as analyse_factory
 from tests.unit.report.factory import outcome, provenance, spec
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,7 +38,7 @@ def side(
         outcome=outcome(run_spec, 1, **{"how": Outcome.OK, **(how or {})}),
         provenance=dataclasses.replace(recorded, fingerprint=facts.get("fingerprint", compute_fingerprint(recorded))),
     )
-    return RunSide(attempt=attempt, effective=effective or {}, environment=environment or {})
+    return RunSide(attempt=attempt, effective=analyse_factory.effective(effective or {}), environment=environment or {})
 
 
 def told(diff: RunDiff, section: str) -> dict[str, tuple[Any, Any]]:
