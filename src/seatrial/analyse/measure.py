@@ -281,7 +281,7 @@ def _add_telemetry(measured: RunMeasure, attempt: Attempt, tables: StepTables, s
         telemetry=figures,
         by_host=host_measures(matched, span),
         memory=memory_trends(matched, tables.steps),
-        uneven=find_jitter_causes(tables, matched, attempt.telemetry, span, measured.straggler, cores=cores, others=others),
+        jitter_causes=find_jitter_causes(tables, matched, attempt.telemetry, span, measured.straggler, cores=cores, others=others),
         cautions=(*measured.cautions, *samples.cautions, *cautions),
     )
 

@@ -135,7 +135,7 @@ def _head(log: Path) -> bytes:
 
 def _in_log(entry: Signature, head: bytes) -> _Found | None:
     """The first line that a pattern of the entry matches, and how many do."""
-    starts = sorted({start for keyword in entry.words for start in _line_starts(head, keyword.encode())})[:MAX_LINES]
+    starts = sorted({start for keyword in entry.keywords for start in _line_starts(head, keyword.encode())})[:MAX_LINES]
     lines = [(start, _line_at(head, start)) for start in starts]
     matching = [(start, text) for start, text in lines if any(pattern.search(text) for pattern in _patterns(entry.id))]
     if not matching:

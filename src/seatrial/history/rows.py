@@ -28,8 +28,8 @@ import filelock
 from seatrial.core.errors import CampaignError, UsageError, did_you_mean
 from seatrial.core.files import LONGEST_JSON_LINE, json_object, open_file
 from seatrial.core.paths import HISTORY
-from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.comparison import ComparedGroup
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.comparison import ComparedGroup, group_json
 
 VERSION = 1
 VARIABLE = HISTORY
@@ -135,7 +135,7 @@ def add(path: Path, compared: ComparedGroup, *, now_t: float | None = None) -> R
             return same
         added_t = time.time() if now_t is None else now_t
         row = Row(number=max((row.number for row in known), default=0) + 1, added_t=added_t, compared=compared)
-        _append(path, {"v": VERSION, "kind": ROW, "row": row.number, "added_t": row.added_t, "side": _side_json(compared)})
+        _append(path, {"v": VERSION, "kind": ROW, "row": row.number, "added_t": row.added_t, "side": group_json(compared)})
         return row
 
 
@@ -160,11 +160,6 @@ def unpin(path: Path, name: str, *, now_t: float | None = None) -> None:
             known = did_you_mean(name, history.pinned_names)
             raise UsageError(f"no row of {path} is pinned as '{name}'{history.unreadable_clause}; {known}")
         _append(path, {"v": VERSION, "kind": UNPIN, "name": name, "added_t": time.time() if now_t is None else now_t})
-
-
-def _side_json(compared: ComparedGroup) -> dict[str, Any]:
-    """The group under the key `side`, with the values in effect by name too, which readers of the file look up."""
-    return {**to_json(compared), "effective": compared.effective}
 
 
 def _row(number: int, line: Mapping[str, Any]) -> Row | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Any
 
+from seatrial.records.codec import to_json
 from seatrial.records.measure import EffectiveSetting, Estimate, LastSteps, LossCurve
 from seatrial.records.work_settings import WorkSetting
 
@@ -78,6 +80,11 @@ class ComparedGroup:
     def effective(self) -> dict[str, str]:
         """What was in effect, as text."""
         return {one.name: one.effective_text for one in self.effective_settings}
+
+
+def group_json(group: ComparedGroup) -> dict[str, Any]:
+    """A group as a row of history and `compare --json` have it: beside its fields `effective`, which other programs look up by name."""
+    return {**to_json(group), "effective": group.effective}
 
 
 @dataclass(frozen=True, kw_only=True)

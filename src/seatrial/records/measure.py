@@ -502,7 +502,7 @@ class RunMeasure:
     memory: tuple[MemoryTrend, ...] = ()
     straggler: Straggler | None = None
     """None for a single rank."""
-    uneven: tuple[JitterCause, ...] = ()
+    jitter_causes: tuple[JitterCause, ...] = ()
     """Why its steps are uneven or slow; the strongest evidence first."""
     debug: tuple[DebugSetting, ...] = ()
     slow_signs: tuple[SlowSign, ...] = ()

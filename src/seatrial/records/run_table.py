@@ -131,7 +131,7 @@ def _requested_and_effective(settings: Mapping[str, Scalar], effective: Effectiv
 def found_cells(measure: RunMeasure) -> dict[str, Scalar]:
     """Findings beside the speed: FOUND_COLUMNS, as far as known."""
     cells: dict[str, Scalar] = {
-        "uneven_causes": "+".join(cause.kind for cause in measure.uneven) or None,
+        "uneven_causes": "+".join(cause.kind for cause in measure.jitter_causes) or None,
         "debug_settings": "+".join(f"{setting.name}={setting.value}" for setting in measure.debug) or None,
         "slow_signs": "+".join(sign.id for sign in measure.slow_signs) or None,
     }

@@ -87,7 +87,7 @@ def test_every_cell_has_a_column() -> None:
             last_steps=LastSteps(n=50, mean_ms=10.0, stdev_ms=1.0, per_s=800.0),
             memory=(trend("host", 5.0, MemoryVerdict.LEAK), trend("gpu", 0.0)),
             straggler=Straggler(verdict=StragglerVerdict.NAMED, reason="", rank=3, score=0.25, phase="fwd", n=100),
-            uneven=(JitterCause(kind="thermal", text=""), JitterCause(kind="slow_rank", text="")),
+            jitter_causes=(JitterCause(kind="thermal", text=""), JitterCause(kind="slow_rank", text="")),
             debug=(DebugSetting(name="NCCL_DEBUG", value="INFO", source="environment.json", why=""),),
             slow_signs=(SlowSign(id="flash_off", action="", detail=""),),
         )

@@ -293,7 +293,7 @@ def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: st
         yield from _number(finding, number, width)
     if len(numbers) > MOST_NUMBERS:
         yield f"and {count(len(numbers) - MOST_NUMBERS, 'number')} more: --json has them all"
-    yield from _labelled("remake", command, width)
+    yield from _labelled("recompute", command, width)
 
 
 def criterion_text(criterion: Criterion) -> str:
