@@ -17,7 +17,8 @@ from seatrial.analyse.scaling import scaling
 from seatrial.collect.original.attempt_records import FOLLOWS
 from seatrial.core.errors import RefusedError
 from seatrial.records.comparison import ComparedGroup, LossVerdict, Relation
-from seatrial.records.measure import GroupSummary, Ranking
+from seatrial.records.measure import GroupSummary
+from seatrial.records.ranking import Ranking
 from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.results.compare import compared_group
 from seatrial_workloads.contrastive.settings import FOLLOWS as TRAINER_FOLLOWS

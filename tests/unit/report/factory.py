@@ -15,20 +15,10 @@ from seatrial.judge.verdict import judge
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint, EtaQuality
-from seatrial.records.measure import (
-    EffectiveSetting,
-    Estimate,
-    GroupSummary,
-    HarmlessCount,
-    RankedGroup,
-    Ranking,
-    RunHealth,
-    RunMeasure,
-    TimingPoint,
-    Window,
-)
+from seatrial.records.measure import EffectiveSetting, Estimate, GroupSummary, HarmlessCount, RunHealth, RunMeasure, TimingPoint, Window
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, LauncherSpec, PlaceSpec, RunSpec, TimingSpec, WorkloadSpec
+from seatrial.records.ranking import RankedGroup, Ranking
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.verdict import Criterion
 

@@ -17,8 +17,9 @@ from seatrial.core.text import join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import AXIS, CHART_TABLES, NON_FINITE_COLUMNS, TIME_COLUMNS, Columns
 from seatrial.records.events import STARTUP_PARTS
-from seatrial.records.measure import RankedGroup, StragglerVerdict
+from seatrial.records.measure import StragglerVerdict
 from seatrial.records.outcome import Outcome
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.records.run_table import KEY_SEPARATOR
 from seatrial.records.verdict import CAMPAIGN, CampaignVerdict, Verdict
