@@ -434,17 +434,32 @@ class HostMeasure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunMeasure:
-    """One attempt, measured."""
+class RunFacts:
+    """What an attempt's files show beside its steps: read with its tables, and part of its measure as it is."""
 
     source: str
-    """`events`, `log:NAME`, or `whole` when only the length of the run is known."""
-    window: Window | None = None
-    window_s: float | None = None
-    """Wall-clock time of the window's counted steps."""
+    """Of its steps: `events`, `log:NAME`, or `whole` when only the length of the run is known."""
     world_size: int = 1
     ranks_known: bool = True
     """False where `world_size` is only the plan's, and what ran shows that it cannot be relied on."""
+    effective: Effective = field(default_factory=dict)
+    """As all ranks report them; `mixed: …` where they disagree."""
+    health: RunHealth | None = None
+    """None where it was not examined."""
+    communicators: tuple[Communicator, ...] = ()
+    """The process group of each rank, as far as it is known."""
+    debug: tuple[DebugSetting, ...] = ()
+    slow_signs: tuple[SlowSign, ...] = ()
+    reported: dict[str, ReportedFigure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMeasure(RunFacts):
+    """One attempt, measured."""
+
+    window: Window | None = None
+    window_s: float | None = None
+    """Wall-clock time of the window's counted steps."""
     hosts: int = 1
     """Hosts that its ranks ran on, as far as they report it."""
     steps_per_s: float | None = None
@@ -473,7 +488,6 @@ class RunMeasure:
     steps_done: int | None = None
     """Steps of rank 0, by the numbers of those it reported."""
     duration_s: float | None = None
-    effective: Effective = field(default_factory=dict)
     seed: dict[str, Scalar] = field(default_factory=dict)
     """The seeds' per-run columns that come from timing, by column name."""
     timing_points: tuple[TimingPoint, ...] = ()
@@ -492,10 +506,6 @@ class RunMeasure:
     """The same of the last step."""
     loop_s: float | None = None
     """From the end of rank 0's first step to that of its last."""
-    health: RunHealth | None = None
-    """None where it was not examined."""
-    communicators: tuple[Communicator, ...] = ()
-    """The process group of each rank, as far as it is known."""
     slow_steps: SlowSteps | None = None
     last_steps: LastSteps | None = None
     loss_course: LossCurve | None = None
@@ -504,9 +514,6 @@ class RunMeasure:
     """None for a single rank."""
     jitter_causes: tuple[JitterCause, ...] = ()
     """Why its steps are uneven or slow; the strongest evidence first."""
-    debug: tuple[DebugSetting, ...] = ()
-    slow_signs: tuple[SlowSign, ...] = ()
-    reported: dict[str, ReportedFigure] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()
 
 

@@ -30,7 +30,8 @@ RUN_AGAIN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Runs that ended the same way for the same reason; `detail`, `log_tail` and `telling` are the first one's."""
+    """Runs that ended the same way for the same reason, one entry of `failures` in summary.json; `detail`, `log_tail` and `telling` are the
+    first one's."""
 
     runs: tuple[str, ...]
     outcome: str
