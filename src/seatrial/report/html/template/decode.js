@@ -9,7 +9,7 @@ class Column {
   }
 
   get values() {
-    this.decoded ??= this.encoded.values ?? decoded(this.encoded.runs, this.rows);
+    this.decoded ??= this.encoded.values ?? expanded(this.encoded.runs, this.rows);
     return this.decoded;
   }
 
@@ -20,7 +20,7 @@ class Column {
 }
 
 // Pairs of a value and how often it follows on itself.
-function decoded(pairs, rows) {
+function expanded(pairs, rows) {
   const values = new Array(rows);
   for (let at = 0, place = 0; at < pairs.length; at += 2) {
     values.fill(pairs[at], place, place + pairs[at + 1]);
