@@ -155,4 +155,4 @@ def test_fields_on_the_page_are_fields_of_an_entry() -> None:
     fields = {field.name for field in dataclasses.fields(Signature)}
     switches = {span.text.partition(" = ")[0] for span in page(SIGNATURE).code if span.text.endswith(" = true")}
     assert switches == {"after_effect", "after_usage", "echo", "outranks", "slows"}
-    assert {*switches, "exit_codes", "patterns", "words", "effective", "env", "kinds"} <= named & fields
+    assert {*switches, "exit_codes", "patterns", "keywords", "effective", "env", "kinds"} <= named & fields

@@ -111,7 +111,7 @@ def causes_of(run: MeasuredRun) -> dict[str, JitterCause]:
 
 def stability_of(runs: list[MeasuredRun]) -> GroupStability:
     """With the causes of its runs."""
-    measured = [replace(run, measure=replace(run.measure, uneven=tuple(causes_of(run).values()))) for run in runs if run.measure]
+    measured = [replace(run, measure=replace(run.measure, jitter_causes=tuple(causes_of(run).values()))) for run in runs if run.measure]
     return group_stability(measured)
 
 

@@ -34,7 +34,7 @@ def test_every_statement_can_be_recomputed_from_the_raw_files(failed: Harness) -
     why = failed.run("why", "out", "2")
     for part in ("out of reach on purpose", "per_run_metrics.csv", "window    steps", "events_rank0.jsonl", "computed  samples a second"):
         assert part in why, part
-    command = next(line for line in why.splitlines() if "--remake" in line).split("remake", 1)[1]
+    command = next(line for line in why.splitlines() if "--remake" in line).split("recompute", 1)[1]
     assert "The same, recomputed from the files of 4 runs." in failed.run(*shlex.split(command)[1:])
     assert "baseline: {history: NAME}" in failed.run("why", "out", "3")
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.core.text import join_names
 from seatrial.records.comparison import ComparedGroup, Unlike
-from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, WORLD_SIZE, EffectiveSetting, GroupSummary, setting_text
+from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, EffectiveSetting, GroupSummary, setting_text
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
 ALLOW = "--allow-confounded"
@@ -58,7 +58,7 @@ Group = GroupSummary | ComparedGroup
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Side:
+class _GroupSettings:
     """What is known of one group; names of settings with _ for -."""
 
     name: str
@@ -74,19 +74,19 @@ class _Side:
     def value(self, name: str) -> str | None:
         """In effect; as requested where the workload does not report it."""
         reported = self.settings.get(name)
-        return reported.effective if reported else self.requested.get(name, self.axes.get(name))
+        return reported.effective_text if reported else self.requested.get(name, self.axes.get(name))
 
     def asked_for(self, name: str, value: str) -> bool:
         """`equal` is written with what it became: `equal:front_end`. A driver's variable is its setting in upper case."""
         name = _plain(name).lower()
-        found = self.settings[name].requested if name in self.settings else self.requested.get(name, "")
+        found = self.settings[name].requested_text if name in self.settings else self.requested.get(name, "")
         return found.split(":")[0] == setting_text(value)
 
 
 class _Pair:
     """Two groups, and in what they differ."""
 
-    def __init__(self, a: _Side, b: _Side) -> None:
+    def __init__(self, a: _GroupSettings, b: _GroupSettings) -> None:
         self.a, self.b = a, b
         self.reported = {*a.settings, *b.settings}
 
@@ -97,7 +97,7 @@ class _Pair:
         planned = [name for name in dict.fromkeys([*a.requested, *b.requested]) if a.requested.get(name) != b.requested.get(name)]
         known = [name for name in planned if name in self.reported]
         aliases = {name for name in planned if name not in self.reported and any(_is_alias(name, option, (a, b)) for option in known)}
-        more = [name for name in a.settings if name in b.settings and a.settings[name].requested != b.settings[name].requested]
+        more = [name for name in a.settings if name in b.settings and a.settings[name].requested_text != b.settings[name].requested_text]
         return list(dict.fromkeys([*(name for name in planned if name not in aliases), *more]))
 
     def differs(self, name: str) -> bool:
@@ -115,17 +115,17 @@ class _Pair:
         return any(other in unlike for other, _ in self._declared(name))
 
     def _declared(self, name: str) -> list[tuple[str, list[str]]]:
-        return [_name_and_values(one) for side in (self.a, self.b) if name in side.settings for one in side.settings[name].follows]
+        return [_name_and_values(one) for group in (self.a, self.b) if name in group.settings for one in group.settings[name].follows]
 
     def _one_has(self, name: str, values: Sequence[str]) -> bool:
         wanted = [setting_text(value) for value in values]
-        return any(side.value(name) in wanted for side in (self.a, self.b))
+        return any(group.value(name) in wanted for group in (self.a, self.b))
 
     def is_confounded_by(self, name: str) -> bool:
         a, b = self.a.settings.get(name), self.b.settings.get(name)
         if a is None or b is None:
             return self._fell_back_unseen(name)
-        if a.effective == b.effective:
+        if a.effective_text == b.effective_text:
             return False
         if _is_mixed(a) or _is_mixed(b):
             return True
@@ -151,7 +151,7 @@ def confounding(a: Group, b: Group) -> Unlike | None:
     """Settings in effect that differ though they were requested alike, or that are not what a group asked for; None without any."""
     if not (_reports(a) or _reports(b)):
         return None
-    pair = _Pair(_side(a), _side(b))
+    pair = _Pair(_group_settings(a), _group_settings(b))
     names = [name for name in dict.fromkeys([*pair.a.settings, *pair.b.settings]) if pair.is_confounded_by(name)]
     if not names:
         return None
@@ -165,28 +165,28 @@ def _remedy(pair: _Pair, names: Sequence[str]) -> str:
 
 def _way_to_make_alike(pair: _Pair, name: str) -> str:
     """What the workload declares, the first that the two do not have yet; else a value that both can have."""
-    for side in (pair.a, pair.b):
-        if name in side.settings and _is_mixed(side.settings[name]):
-            return f"make {name} the same on all ranks of {side.name}"
+    for group in (pair.a, pair.b):
+        if name in group.settings and _is_mixed(group.settings[name]):
+            return f"make {name} the same on all ranks of {group.name}"
     if name in pair.requested_unlike:
-        fallen = next(side for side in (pair.a, pair.b) if name in side.settings and _fell_back(side.settings[name]))
+        fallen = next(group for group in (pair.a, pair.b) if name in group.settings and _fell_back(group.settings[name]))
         # A reason behind the value is no part of it.
-        ran = re.split(r"\s\(|;", fallen.settings[name].effective)[0]
+        ran = re.split(r"\s\(|;", fallen.settings[name].effective_text)[0]
         return f"set {name}={ran or 'null'} in {fallen.name}"
-    reported = [one for side in (pair.a, pair.b) if (one := side.settings.get(name))]
+    reported = [one for group in (pair.a, pair.b) if (one := group.settings.get(name))]
     a, b = reported[0], reported[-1]
     declared = a.alike_by or b.alike_by
     if declared:
         setting, values = _name_and_values(declared, plain=False)
-        missing = [value for value in values if not all(side.asked_for(setting, value) for side in (pair.a, pair.b))]
+        missing = [value for value in values if not all(group.asked_for(setting, value) for group in (pair.a, pair.b))]
         value = missing[0] if missing else values[-1]
         return f"set {setting}={value.replace(COMMON, _on_in_both(pair, declared))}"
     if len(reported) == 1:
-        return f"set {name}={a.effective or 'null'} in both"
-    if a.requested in (a.effective, b.effective):
-        fallback = b.effective if a.requested == a.effective else a.effective
+        return f"set {name}={a.effective_text or 'null'} in both"
+    if a.requested_text in (a.effective_text, b.effective_text):
+        fallback = b.effective_text if a.requested_text == a.effective_text else a.effective_text
         return f"set {name}={fallback or 'null'} in both"
-    return f"set {name} to {_word(a.effective)} or {_word(b.effective)} in both"
+    return f"set {name} to {_word(a.effective_text)} or {_word(b.effective_text)} in both"
 
 
 def _on_in_both(pair: _Pair, declared: str) -> str:
@@ -209,7 +209,7 @@ def refusal(found: Unlike | None, *, allow_confounded: bool) -> str:
 
 def without_effect(a: Group, b: Group) -> Unlike | None:
     """That the two ran the same though they were requested unlike; None where they did not, or where that is not known."""
-    return _without_effect(_Pair(_side(a), _side(b))) if _reports(a) or _reports(b) else None
+    return _without_effect(_Pair(_group_settings(a), _group_settings(b))) if _reports(a) or _reports(b) else None
 
 
 def _without_effect(pair: _Pair) -> Unlike | None:
@@ -225,14 +225,14 @@ def _without_effect(pair: _Pair) -> Unlike | None:
 
 def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
     """Settings that were requested unlike and were the same in effect, each with a clause, where others did have one."""
-    pair = _Pair(_side(a), _side(b))
+    pair = _Pair(_group_settings(a), _group_settings(b))
     names = [name for name in pair.requested_unlike if name in pair.reported and not pair.differs(name)]
     return tuple(_no_effect_text(pair, [name], by_bundle=False) for name in names)
 
 
 def settings_apart(a: Group, b: Group) -> tuple[str, ...]:
     """Settings that were requested unlike and differ in effect, as far as that is known."""
-    pair = _Pair(_side(a), _side(b))
+    pair = _Pair(_group_settings(a), _group_settings(b))
     return tuple(name for name in pair.requested_unlike if pair.differs(name))
 
 
@@ -240,13 +240,13 @@ def reported_by_one(a: Group, b: Group) -> str:
     """Which settings only one of them reports; empty where there is none that matters."""
     if not (_reports(a) or _reports(b)):
         return ""
-    pair = _Pair(_side(a), _side(b))
+    pair = _Pair(_group_settings(a), _group_settings(b))
     for having, lacking in ((pair.a, pair.b), (pair.b, pair.a)):
         names = [name for name in having.settings if name not in lacking.settings and name not in pair.requested_unlike]
         names = [name for name in names if not pair.is_followed(name) and not pair.is_part_of(name, pair.requested_unlike)]
         names = [name for name in names if not pair.is_confounded_by(name)]
         if names:
-            shown = [f"{name} ({_word(having.settings[name].effective)})" for name in names]
+            shown = [f"{name} ({_word(having.settings[name].effective_text)})" for name in names]
             return f"only {having.name} reports {join_names(shown, MOST_NAMED)}: whether {lacking.name} had the same is unknown"
     return ""
 
@@ -254,31 +254,31 @@ def reported_by_one(a: Group, b: Group) -> str:
 def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlike]]:
     """Groups that ran the same as another: by name, that one and why. Of those alike, the one that got what it asked for stands for all,
     else the first."""
-    sides = [_side(group) for group in groups]
-    reported = {name for side in sides for name in side.settings}
+    known = [_group_settings(group) for group in groups]
+    reported = {name for group in known for name in group.settings}
     if not reported:
         return {}
-    in_all = [name for name in sorted(reported) if all(name in side.settings for side in sides)]
+    in_all = [name for name in sorted(reported) if all(name in group.settings for group in known)]
     # What no workload reports must be alike. An axis that sets a reported option of a script is that option.
-    in_none = sorted({name for side in sides for name in side.requested} - reported)
-    in_none = [name for name in in_none if not any(_is_alias(name, option, sides) for option in reported)]
-    by_key: dict[tuple[object, ...], list[_Side]] = {}
-    for side in sides:
-        values = (*(side.settings[name].effective for name in in_all), *(side.requested.get(name) for name in in_none))
-        by_key.setdefault((side.conditions, *values), []).append(side)
+    in_none = sorted({name for group in known for name in group.requested} - reported)
+    in_none = [name for name in in_none if not any(_is_alias(name, option, known) for option in reported)]
+    by_key: dict[tuple[object, ...], list[_GroupSettings]] = {}
+    for group in known:
+        values = (*(group.settings[name].effective_text for name in in_all), *(group.requested.get(name) for name in in_none))
+        by_key.setdefault((group.conditions, *values), []).append(group)
     found: dict[str, tuple[str, Unlike]] = {}
     for alike in by_key.values():
-        first = max(alike, key=lambda side: sum(_is_as_requested(one) for one in side.settings.values()))
-        for side in alike:
-            unlike = _without_effect(_Pair(first, side)) if side is not first else None
+        first = max(alike, key=lambda group: sum(_is_as_requested(one) for one in group.settings.values()))
+        for group in alike:
+            unlike = _without_effect(_Pair(first, group)) if group is not first else None
             if unlike is not None:
-                found[side.name] = first.name, unlike
+                found[group.name] = first.name, unlike
     return found
 
 
-def _is_alias(axis: str, option: str, sides: Sequence[_Side]) -> bool:
+def _is_alias(axis: str, option: str, known: Sequence[_GroupSettings]) -> bool:
     """`-P attn=sdpa,flash -- train.py --attn_impl {attn}`: the axis is the option by another name."""
-    return all(axis in side.axes and side.axes[axis] == side.requested.get(option) for side in sides)
+    return all(axis in group.axes and group.axes[axis] == group.requested.get(option) for group in known)
 
 
 def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
@@ -286,43 +286,43 @@ def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
     for. Settings with the same values and reason are one clause."""
     clauses: dict[str, list[str]] = {}
     for name in names:
-        reported = [one for side in (pair.b, pair.a) if (one := side.settings.get(name))]
-        reasons = [*(one.reason for one in reported if one.effective != one.requested), *(one.reason for one in reported)]
+        reported = [one for group in (pair.b, pair.a) if (one := group.settings.get(name))]
+        reasons = [*(one.reason for one in reported if one.effective_text != one.requested_text), *(one.reason for one in reported)]
         values = f"{_value_in(pair, pair.a, name)} and {_value_in(pair, pair.b, name).rstrip(',')}"
         clauses.setdefault(f"{values}{_first_reason(reasons)}", []).append(name)
     texts = [f"{', '.join(alike)} {'is' if len(alike) == 1 else 'are'} {values}" for values, alike in clauses.items()]
     return join_names(texts, MOST_NAMED, "; ")
 
 
-def _value_in(pair: _Pair, side: _Side, name: str) -> str:
+def _value_in(pair: _Pair, group: _GroupSettings, name: str) -> str:
     """`off in z1`; of a setting that was requested unlike, what was asked for too."""
-    one = side.settings.get(name)
+    one = group.settings.get(name)
     if one is None:
-        return f"unknown in {side.name}, which does not report it,"
-    asked = f", which asked for {_word(one.requested)}," if name in pair.requested_unlike and _fell_back(one) else ""
-    return f"{_word(one.effective)} in {side.name}{asked}"
+        return f"unknown in {group.name}, which does not report it,"
+    asked = f", which asked for {_word(one.requested_text)}," if name in pair.requested_unlike and _fell_back(one) else ""
+    return f"{_word(one.effective_text)} in {group.name}{asked}"
 
 
 def _is_mixed(one: EffectiveSetting) -> bool:
-    return one.effective.startswith(MIXED_RANKS)
+    return one.effective_text.startswith(MIXED_RANKS)
 
 
 def _is_as_requested(one: EffectiveSetting) -> bool:
-    return one.requested == one.effective or {one.requested, one.effective} in _SWITCHES
+    return one.requested_text == one.effective_text or {one.requested_text, one.effective_text} in _SWITCHES
 
 
 def _fell_back(one: EffectiveSetting) -> bool:
     """Whether something else is in effect than was asked for."""
-    if one.requested in _LEFT_OPEN or _is_as_requested(one):
+    if one.requested_text in _LEFT_OPEN or _is_as_requested(one):
         return False
-    effective = _ARROW.split(one.effective)[-1] or "none"
-    requested = _words(one.requested)
+    effective = _ARROW.split(one.effective_text)[-1] or "none"
+    requested = _words(one.requested_text)
     # A list, or a device by its number: all of it was asked for.
-    if _END_OF_NAME.search(one.requested):
+    if _END_OF_NAME.search(one.requested_text):
         return _words(effective) != requested
     name = _END_OF_NAME.split(effective)[0]
-    if re.fullmatch(r"[+-]?[\d.]+", one.requested):
-        return name != one.requested
+    if re.fullmatch(r"[+-]?[\d.]+", one.requested_text):
+        return name != one.requested_text
     # A path, a hub id or a class of a module ends in its name.
     return not any(_is_name_of(_words(each), requested) for each in (name, name.rpartition("/")[2], name.rpartition(".")[2]))
 
@@ -354,8 +354,8 @@ def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = Tru
     planned = [name for name in unlike if pair.a.requested.get(name) != pair.b.requested.get(name)] or list(unlike)
     axes = pair.a.axes if by_bundle else {}
     bundles = [name for name in axes if name not in pair.a.requested and axes[name] != pair.b.axes.get(name)]
-    reported = [one for name in planned for side in (pair.b, pair.a) if (one := side.settings.get(name))]
-    reason = _first_reason(one.reason for one in reported if one.effective != one.requested)
+    reported = [one for name in planned for group in (pair.b, pair.a) if (one := group.settings.get(name))]
+    reason = _first_reason(one.reason for one in reported if one.effective_text != one.requested_text)
     values = [(name, _word(pair.a.value(name))) for name in planned]
     ran = f"both ran {join_names([f'{name}={value}' for name, value in values], MOST_NAMED)}"
     if len(values) == 1 and not bundles:
@@ -384,34 +384,21 @@ def _name_and_values(declared: str, *, plain: bool = True) -> tuple[str, list[st
 
 
 def _reports(group: Group) -> bool:
-    return bool(group.effective_settings or (isinstance(group, ComparedGroup) and group.effective))
+    return bool(group.effective_settings)
 
 
-def _side(group: Group) -> _Side:
-    settings = group.effective_settings
+def _group_settings(group: Group) -> _GroupSettings:
     if isinstance(group, GroupSummary):
         name, requested, conditions, campaign = group.group, group.requested, group.fingerprint, ""
         axes = {axis: "" if value is None else str(value) for axis, value in group.axes.items()}
     else:
-        name, axes, campaign = group.name, group.settings, group.campaign
+        name, requested, axes, campaign = group.name, group.requested, group.settings, group.campaign
         conditions = repr((sorted(group.machine.items()), sorted(group.code.items())))
-        # Rows of history of an earlier version: what was requested is known of settings of the plan only.
-        requested = group.requested or {**group.settings, WORLD_SIZE: str(group.world_size)}
-        settings = settings or tuple(
-            EffectiveSetting(name=setting, requested=group.settings[setting], effective=value)
-            for setting, value in group.effective.items()
-            if setting in group.settings
-        )
-    return _Side(
+    return _GroupSettings(
         name=name,
         requested={_plain(key): setting_text(value) for key, value in requested.items()},
         axes={_plain(key): setting_text(value) for key, value in axes.items()},
-        settings={_plain(one.name): _respelled(one) for one in settings},
+        settings={_plain(one.name): one for one in group.effective_settings},
         conditions=conditions,
         campaign=campaign,
     )
-
-
-def _respelled(one: EffectiveSetting) -> EffectiveSetting:
-    """Rows of history of an earlier version have values as they were reported."""
-    return replace(one, name=_plain(one.name), requested=setting_text(one.requested), effective=setting_text(one.effective))

@@ -147,24 +147,24 @@ def _conditions(run: MeasuredRun) -> tuple[str, dict[str, str]]:
 
 
 def _effective(run: MeasuredRun) -> dict[str, str]:
-    return {name: setting_text(effective) for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
+    return {name: one.effective_text for name, one in run.measure.effective.items()} if run.measure else {}
 
 
 def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
     """As the workload reported them: all counted runs of a group have the same."""
     if run.measure is None:
         return ()
-    workload, declared = run.attempt.spec.workload, run.measure.follows
+    workload = run.attempt.spec.workload
     return tuple(
-        EffectiveSetting(
-            name=name,
-            requested=_masked_text(name, requested),
-            effective=_masked_text(name, effective),
-            reason=_masked(name, reason),
-            follows=tuple(dict.fromkeys((*workload.follows.get(name, ()), *declared.get(name, ())))),
+        replace(
+            one,
+            requested=_masked_text(name, one.requested),
+            effective=_masked_text(name, one.effective),
+            reason=_masked(name, one.reason),
+            follows=tuple(dict.fromkeys((*workload.follows.get(name, ()), *one.follows))),
             alike_by=workload.alike_by.get(name, ""),
         )
-        for name, (requested, effective, reason) in run.measure.effective.items()
+        for name, one in run.measure.effective.items()
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TypedDict
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ from seatrial.core.text import MOST_NAMED, count, format_duration, join_names
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.eta import EtaPoint, points_of_mode
-from seatrial.records.measure import AUDIO_PER_SAMPLE, WORKLOAD_CAUTION, DebugSetting, RunMeasure, TimingPoint, setting_text
+from seatrial.records.measure import AUDIO_PER_SAMPLE, WORKLOAD_CAUTION, DebugSetting, EffectiveSetting, RunFacts, RunMeasure, TimingPoint
 from seatrial.records.plan import RunSpec
 from seatrial.records.run_table import global_batch
 from seatrial.records.telemetry import TelemetryTables
@@ -54,23 +54,6 @@ NAMED_RANKS = 4
 """Ranks named in a sentence; of more, their number."""
 
 
-class _WallClock(TypedDict, total=False):
-    window_s: float | None
-    steps_per_s: float | None
-    samples_per_s: float | None
-    tokens_per_s: float | None
-    wall_p50_ms: float | None
-    wall_p90_ms: float | None
-    wall_p99_ms: float | None
-    wall_p90_over_p50: float | None
-
-
-class _LoopTimes(TypedDict):
-    first_step_t: float | None
-    last_step_t: float | None
-    loop_s: float | None
-
-
 def measure_run(
     attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None, earlier: Sequence[StepTables] = ()
 ) -> RunMeasure:
@@ -78,11 +61,6 @@ def measure_run(
     measured = _measure_steps(attempt, tables, earlier)
     measured = replace(
         measured,
-        health=tables.health,
-        communicators=tables.communicators,
-        debug=tables.debug,
-        slow_signs=tables.slow_signs,
-        reported=tables.reported,
         audio_s_per_s=_audio_s_per_s(measured, tables),
         cautions=(*measured.cautions, *_debug_cautions(tables.debug, attempt.spec.run)),
     )
@@ -99,16 +77,9 @@ def _audio_s_per_s(measured: RunMeasure, tables: StepTables) -> float | None:
 def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepTables]) -> RunMeasure:
     outcome, spec = attempt.outcome, attempt.spec
     duration_s = outcome.duration_s if outcome else None
+    facts: dict[str, Any] = {one.name: getattr(tables, one.name) for one in fields(RunFacts)}
     if tables.steps.is_empty():
-        return RunMeasure(
-            source=tables.source,
-            world_size=tables.world_size,
-            ranks_known=tables.ranks_known,
-            duration_s=duration_s,
-            effective=tables.effective,
-            follows=tables.follows,
-            cautions=tables.cautions,
-        )
+        return RunMeasure(**facts, duration_s=duration_s, cautions=tables.cautions)
     spec = _with_default_cadence(spec, tables.steps)
     steps = _with_work(tables, spec)
     rank0 = _first_rank(steps)
@@ -119,14 +90,10 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
     training = _whole_training(rank0, earlier)
     losses, all_losses = _not_null(training["loss"]), _not_null(steps["loss"])
     is_finite = bool(np.isfinite(all_losses).all())
-    return RunMeasure(
-        source=tables.source,
-        world_size=tables.world_size,
-        ranks_known=tables.ranks_known,
+    measured = RunMeasure(
+        **facts,
         hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({place.host for place in tables.places if place.host}), 1),
-        **_loop_times(steps, rank0),
         window=counted.window,
-        **_wall_clock(counted, tables.world_size),
         last_step=int(rank0["step"][-1]),
         startup_s=_startup_s(attempt, tables),
         first_loss=float(losses[0]) if len(losses) else None,
@@ -138,8 +105,6 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
         loss_fall_pct=loss_fall_pct(losses),
         steps_done=_steps_done(training["step"].to_numpy()),
         duration_s=duration_s,
-        effective=tables.effective,
-        follows=tables.follows,
         seed=_seed(points, planned_mode, steps, spec, tables),
         timing_points=points,
         eta_points=estimates,
@@ -151,6 +116,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
         straggler=find_straggler(tables, counted.window),
         cautions=(*tables.cautions, *_run_cautions(counted, tables, spec)),
     )
+    return _with_wall_clock(_with_loop_times(measured, steps, rank0), counted)
 
 
 def _with_default_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
@@ -195,23 +161,23 @@ def _not_null(values: pl.Series) -> npt.NDArray[np.float64]:
     return (values.drop_nulls() if values.null_count() else values).to_numpy()
 
 
-def _wall_clock(counted: CountedSteps, world_size: int) -> _WallClock:
-    """Step times, and rates by wall clock. Where fewer ranks are timed than there are, each represents as many."""
+def _with_wall_clock(measured: RunMeasure, counted: CountedSteps) -> RunMeasure:
+    """With step times, and rates by wall clock. Where fewer ranks are timed than there are, each represents as many."""
     if counted.window is None:
-        return {}
+        return measured
     p50, p90, p99 = percentiles(counted.wall_ms, (50, 90, 99))
     ratio = p90 / p50 if p50 > 0 else None
-    times: _WallClock = {"wall_p50_ms": p50, "wall_p90_ms": p90, "wall_p99_ms": p99, "wall_p90_over_p50": ratio}
+    timed = replace(measured, wall_p50_ms=p50, wall_p90_ms=p90, wall_p99_ms=p99, wall_p90_over_p50=ratio)
     if counted.window_s <= 0:
-        return times
-    scale = world_size / counted.ranks / counted.window_s
-    return {
-        **times,
-        "window_s": counted.window_s,
-        "steps_per_s": counted.window.n / counted.window_s,
-        "samples_per_s": counted.samples * scale if counted.samples is not None else None,
-        "tokens_per_s": counted.tokens * scale if counted.tokens is not None else None,
-    }
+        return timed
+    scale = measured.world_size / counted.ranks / counted.window_s
+    return replace(
+        timed,
+        window_s=counted.window_s,
+        steps_per_s=counted.window.n / counted.window_s,
+        samples_per_s=counted.samples * scale if counted.samples is not None else None,
+        tokens_per_s=counted.tokens * scale if counted.tokens is not None else None,
+    )
 
 
 def _startup_s(attempt: Attempt, tables: StepTables) -> float | None:
@@ -283,19 +249,19 @@ def _add_telemetry(measured: RunMeasure, attempt: Attempt, tables: StepTables, s
         telemetry=figures,
         by_host=host_measures(matched, span),
         memory=memory_trends(matched, tables.steps),
-        uneven=find_jitter_causes(tables, matched, attempt.telemetry, span, measured.straggler, cores=cores, others=others),
+        jitter_causes=find_jitter_causes(tables, matched, attempt.telemetry, span, measured.straggler, cores=cores, others=others),
         cautions=(*measured.cautions, *samples.cautions, *cautions),
     )
 
 
-def _loop_times(steps: pl.DataFrame, rank0: pl.DataFrame) -> _LoopTimes:
-    """When the first and the last step ended on the slowest rank, and how long rank 0 took between the two by the monotonic clock."""
+def _with_loop_times(measured: RunMeasure, steps: pl.DataFrame, rank0: pl.DataFrame) -> RunMeasure:
+    """With when the first and the last step ended on the slowest rank, and how long rank 0 took between the two by the monotonic clock."""
     step, t = steps["step"].to_numpy(), steps["t"].to_numpy()
     ends = [t[(step == number) & ~np.isnan(t)] for number in (step.min(), step.max())]
     first_t, last_t = (float(found.max()) if len(found) else None for found in ends)
     m = rank0["m"].to_numpy()
     lasted_s = float(m[-1] - m[0]) if len(m) > 1 else math.nan
-    return {"first_step_t": first_t, "last_step_t": last_t, "loop_s": lasted_s if lasted_s >= 0 else None}
+    return replace(measured, first_step_t=first_t, last_step_t=last_t, loop_s=lasted_s if lasted_s >= 0 else None)
 
 
 def _run_cautions(counted: CountedSteps, tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
@@ -386,27 +352,27 @@ def _loss_not_finite(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
 
 
 def _workload_warns(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
-    for name, (_, effective, reason) in tables.effective.items():
-        if reason.startswith(WORKLOAD_CAUTION):
+    for name, one in tables.effective.items():
+        if one.reason.startswith(WORKLOAD_CAUTION):
             yield Caution(
                 kind="workload_warns",
                 subject=spec.run,
-                numbers={"setting": name, "effective": effective},
-                text=f"{name} is {effective}: {reason.removeprefix(WORKLOAD_CAUTION)}.",
+                numbers={"setting": name, "effective": one.effective},
+                text=f"{name} is {one.effective}: {one.reason.removeprefix(WORKLOAD_CAUTION)}.",
             )
 
 
 def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
     """Whether another group ran the same is for the ranking to say, which knows them all."""
     for name, value in spec.axes.items():
-        requested, effective, reason = tables.effective.get(name, (value, value, ""))
-        if setting_text(requested) != setting_text(effective) and requested not in ("auto", None):
+        one = tables.effective.get(name, EffectiveSetting(name=name, requested=value, effective=value))
+        if one.requested_text != one.effective_text and one.requested not in ("auto", None):
             yield Caution(
                 kind="axis_without_effect",
                 subject=spec.run,
-                numbers={"axis": name, "requested": requested, "effective": effective},
-                text=f"The axis {name} asks for {requested}, but this run had {'none' if effective is None else effective}"
-                f"{f' ({reason})' if reason else ''}: the name of its group is not what ran.",
+                numbers={"axis": name, "requested": one.requested, "effective": one.effective},
+                text=f"The axis {name} asks for {one.requested}, but this run had {'none' if one.effective is None else one.effective}"
+                f"{f' ({one.reason})' if one.reason else ''}: the name of its group is not what ran.",
             )
 
 

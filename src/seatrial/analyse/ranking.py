@@ -34,8 +34,9 @@ from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.comparison import Assumed, Comparability, Unlike
-from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
+from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.plan import NODE_AXIS, SENTINEL
+from seatrial.records.ranking import RankedGroup, Ranking
 from seatrial.records.work_settings import SAMPLES, work_unit
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.

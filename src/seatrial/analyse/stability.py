@@ -229,7 +229,7 @@ def _verdict(figures: _Figures, broken: list[str], missing: list[str], causes: t
 def _strongest(measures: Sequence[RunMeasure]) -> tuple[JitterCause, ...]:
     """Each kind once, from the run that shows it most; the strongest first."""
     found: dict[str, JitterCause] = {}
-    for cause in (cause for measure in measures for cause in measure.uneven):
+    for cause in (cause for measure in measures for cause in measure.jitter_causes):
         if cause.kind not in found or cause.strength > found[cause.kind].strength:
             found[cause.kind] = cause
     return tuple(sorted(found.values(), key=lambda cause: -cause.strength))

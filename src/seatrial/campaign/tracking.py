@@ -1,10 +1,10 @@
 """Finished runs sent to trackers, without ever failing or delaying the campaign.
 
-In: tracker names and the campaign's folder; then each finished attempt, and the campaign at its end. Out: what was sent, what was not, and
-why. Every tracker has its own process (`results.tracker_process`), because its library may hang, exit or start services: no thread could be
-killed then, and a new process per request would import that library for seconds each time. A process that exceeds the time of a request,
-dies or answers nonsense is killed with everything it started; so is every process when the user interrupts. A tracker that fails twice in
-a row gets no more requests. Requests are sent between runs, so that nothing is sent while one is measured.
+In: tracker names and the campaign's folder; then each finished attempt as it was measured, and the results at the campaign's end. Out: what
+was sent, what was not, and why. Every tracker has its own process (`results.tracker_process`), because its library may hang, exit or start
+services: no thread could be killed then, and a new process per request would import that library for seconds each time. A process that
+exceeds the time of a request, dies or answers nonsense is killed with everything it started; so is every process on an interrupt. A
+tracker that fails twice in a row gets no more requests. Requests are sent between runs, so that nothing is sent while one is measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache, partial
 from types import TracebackType
 from typing import Any
 
@@ -27,12 +27,13 @@ import psutil
 
 from seatrial.campaign.loop import Listener
 from seatrial.core.files import refuse_links
-from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.core.paths import CampaignPaths
 from seatrial.core.shell import KILL_TIMEOUT_S, PIPE_BYTES, wait_for_exit
 from seatrial.launch.agents import module_argv
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
-from seatrial.records.results import MeasuredRun
+from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.results.tracked import OPEN, Request, campaign_request, run_request
 
 # A large library to import, and a server to reach; a database is created the first time.
 OPEN_LIMIT_S = 60.0
@@ -47,6 +48,7 @@ LONGEST_ANSWER_BYTES = 1024 * 1024
 # One may be a hiccup of the network; two in a row are a server that is gone.
 MAX_FAILURES = 2
 INTERRUPTED = "interrupted"
+UNREADABLE = "its files cannot be read"
 MARK = "SEATRIAL_TRACKER"
 """Environment variable by which a tracker's children are found when the tracker itself is gone."""
 
@@ -83,7 +85,7 @@ class TrackerProcess:
         """None before it is started, and after it was killed."""
         return None if self._process is None else self._process.pid
 
-    def ask(self, request: dict[str, str], limit_s: float, stop_requested: StopRequested = never) -> Answer:
+    def ask(self, request: Request, limit_s: float, stop_requested: StopRequested = never) -> Answer:
         """The answer within `limit_s`, or less where `stop_requested`; else the reason for none."""
         try:
             answer = self._exchange(request, limit_s, stop_requested)
@@ -159,20 +161,25 @@ class TrackerProcess:
                 )
         return self._process
 
-    def _exchange(self, request: dict[str, str], limit_s: float, stop_requested: StopRequested) -> dict[str, Any] | str:
+    def _exchange(self, request: Request, limit_s: float, stop_requested: StopRequested) -> dict[str, Any] | str:
         """Its answer, or the reason for none; ValueError for an answer that cannot be read."""
         end_m = time.monotonic() + limit_s
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        text = b""
+        # One that does not read must not hold up the campaign: a run is more than fits into the pipe.
+        os.set_blocking(process.stdin.fileno(), False)
+        unsent, text = json.dumps(request).encode() + b"\n", b""
         while not text.endswith(b"\n"):
             left_s = end_m - time.monotonic()
             if stop_requested():
                 return INTERRUPTED
             if left_s <= 0:
                 return f"no answer in {limit_s:.0f} s"
-            if not select.select([process.stdout], [], [], min(left_s, ANSWER_POLL_S))[0]:
+            writing = [process.stdin] if unsent else []
+            readable, writable, _ = select.select([process.stdout], writing, [], min(left_s, ANSWER_POLL_S))
+            if writable:
+                unsent = unsent[_write_some(process.stdin.fileno(), unsent) :]
+            if not readable:
                 continue
             part = os.read(process.stdout.fileno(), PIPE_BYTES)
             if not part:
@@ -186,6 +193,16 @@ class TrackerProcess:
         if not isinstance(answer, dict):
             raise ValueError("the answer is no object")
         return answer
+
+
+def _write_some(pipe: int, data: bytes) -> int:
+    """How much of it the pipe took; all of it where nobody reads any more, as its output says why."""
+    try:
+        return os.write(pipe, data[:PIPE_BYTES])
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:
+        return len(data)
 
 
 @dataclass
@@ -240,30 +257,33 @@ class Tracking:
             tracker.process.reap()
             if not tracker.opened:
                 tracker.opened = True
-                self._request(name, tracker, {"do": "open"}, OPEN_LIMIT_S)
+                self._request(name, tracker, lambda: OPEN, OPEN_LIMIT_S)
 
-    def send_run(self, attempt: Path) -> None:
+    def send_run(self, measured: MeasuredRun) -> None:
         self.open()
+        request = cache(partial(run_request, measured))
         for name, tracker in self._trackers.items():
             tracker.runs += 1
-            tracker.sent += self._request(name, tracker, {"do": "run", "attempt": str(attempt)}, REQUEST_LIMIT_S)
+            tracker.sent += self._request(name, tracker, request, REQUEST_LIMIT_S)
 
     def leave_out(self, reason: str) -> None:
         """Count a run that is not sent."""
         for tracker in self._trackers.values():
             tracker.runs, tracker.reason = tracker.runs + 1, reason
 
-    def send_campaign(self) -> None:
+    def send_campaign(self, results: CampaignResults) -> None:
         """Send the campaign's results, when its report is written."""
+        request = cache(partial(campaign_request, results))
         for name, tracker in self._trackers.items():
             if tracker.sent:
-                self._request(name, tracker, {"do": "campaign"}, REQUEST_LIMIT_S)
+                self._request(name, tracker, request, REQUEST_LIMIT_S)
 
-    def send_all(self, attempts: Sequence[AttemptPaths]) -> None:
-        for attempt in attempts:
-            if attempt.outcome.exists():
-                self.send_run(attempt.folder)
-        self.send_campaign()
+    def send_all(self, results: CampaignResults) -> None:
+        """Send every attempt that is over, and the campaign."""
+        for run in results.runs:
+            if run.outcome is not None:
+                self.send_run(run)
+        self.send_campaign(results)
 
     def account(self) -> list[str]:
         """One sentence a tracker."""
@@ -279,7 +299,8 @@ class Tracking:
             return text
         return f"{text}; {', '.join(left)}: `seatrial report {self.paths.folder} --track {name}` sends what is missing"
 
-    def _request(self, name: str, tracker: _Tracker, request: dict[str, str], limit_s: float) -> bool:
+    def _request(self, name: str, tracker: _Tracker, request: Callable[[], Request], limit_s: float) -> bool:
+        """`request` is called only where it is needed: for a run, its steps are read then."""
         if tracker.failures >= MAX_FAILURES:
             return False
         answer = self._ask(tracker.process, request, limit_s)
@@ -294,11 +315,11 @@ class Tracking:
         self.warn(f"tracking: {name}: {answer.reason}; the campaign goes on{rest} (more in {self.paths.tracking_log})")
         return False
 
-    def _ask(self, process: TrackerProcess, request: dict[str, str], limit_s: float) -> Answer:
+    def _ask(self, process: TrackerProcess, request: Callable[[], Request], limit_s: float) -> Answer:
         if self.stop_requested():
             return Answer(ok=False, reason=INTERRUPTED)
         try:
-            return process.ask(request, limit_s, self.stop_requested)
+            return process.ask(request(), limit_s, self.stop_requested)
         except Exception as error:
             # Nothing about a tracker, foreseen or not, may end a campaign of hours.
             return Answer(ok=False, reason=f"{type(error).__name__}: {error}")
@@ -324,5 +345,7 @@ class TrackingListener:
         self._listener.ended(spec, outcome, measured)
         if outcome.outcome is Outcome.INTERRUPTED:
             self._tracking.leave_out(INTERRUPTED)
+        elif measured is None:
+            self._tracking.leave_out(UNREADABLE)
         else:
-            self._tracking.send_run(self._tracking.paths.run(spec.run).attempt(outcome.attempt).folder)
+            self._tracking.send_run(measured)

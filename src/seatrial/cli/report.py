@@ -133,7 +133,7 @@ def report(
     console = console_for(as_json=json)
     results, unwritten = recompute_or_explain(campaign, allow_confounded=allow_confounded)
     print_report(results, console, full=full)
-    track_all(trackers, campaign, console)
+    track_all(trackers, results, console)
     written = write_extras(extras, out, results, console, unwritten)
     if json:
         print_json({**result_json(results), **written.to_json()})

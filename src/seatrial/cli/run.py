@@ -232,7 +232,7 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
     if unwritten:
         console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)
     if not end.interrupted:
-        tracking.send_campaign()
+        tracking.send_campaign(results)
     print_account(tracking, console)
     if how.as_json:
         print_json(result_json(results))
@@ -348,12 +348,12 @@ def tracking_to(names: Sequence[str], out: Path, console: Console, stop_requeste
     return Tracking(names, CampaignPaths(out), warn, stop_requested=stop_requested)
 
 
-def track_all(names: Sequence[str], out: Path, console: Console) -> None:
+def track_all(names: Sequence[str], results: CampaignResults, console: Console) -> None:
     """Send every finished attempt of a campaign."""
     if not names:
         return
-    with tracking_to(names, out, console) as tracking:
-        tracking.send_all([attempt for run in CampaignPaths(out).runs() for attempt in run.attempts()])
+    with tracking_to(names, Path(results.output), console) as tracking:
+        tracking.send_all(results)
         print_account(tracking, console)
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seatrial.collect.attempt_files import read_record
-from seatrial.collect.effective import Effective
 from seatrial.collect.events import events_of_kind
 from seatrial.collect.logs.launcher_log import host_logs
 from seatrial.core.files import open_file
@@ -26,6 +25,7 @@ from seatrial.records.attempt import Attempt
 from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, WORLD_UNKNOWN, Caution
 from seatrial.records.events import PROCESS_GROUP
 from seatrial.records.launch import Communicator, ObservedRanks
+from seatrial.records.measure import Effective, EffectiveSetting
 
 # NCCL connects at the first collectives, near the beginning of a log.
 HEAD_BYTES = 16 * MIB
@@ -215,7 +215,9 @@ def effective_backend(attempt: Attempt, communicators: Sequence[Communicator]) -
     if not asked or not backends:
         return {}
     used = ", ".join(backends)
-    return {"backend": (asked, asked, "") if asked in used else (asked, used, "as torch.distributed's process group reports")}
+    found = EffectiveSetting(name="backend", requested=asked, effective=asked)
+    is_other = asked not in used
+    return {found.name: replace(found, effective=used, reason="as torch.distributed's process group reports") if is_other else found}
 
 
 def requested_backend(attempt: Attempt) -> str:

@@ -1,8 +1,8 @@
 """Effective settings of an attempt: what all its ranks report to be in effect.
 
-In: the event files of the ranks. Out: setting → (requested, effective, reason), and what each was declared to follow. The last event of a
-rank counts. A setting that not every rank reports is what the others report; one on which they disagree has the value
-`mixed: fused on 3 of 4 ranks`, with what a rank of the minority has as the reason.
+In: the event files of the ranks. Out: the settings by name, each with what it was declared to follow. The last event of a rank counts. A
+setting that not every rank reports is what the others report; one on which they disagree has the value `mixed: fused on 3 of 4 ranks`, with
+what a rank of the minority has as the reason.
 """
 
 from __future__ import annotations
@@ -10,49 +10,46 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from seatrial.collect.events import events_of_kind, rank_of_file
 from seatrial.records.attempt import Attempt
-from seatrial.records.caution import Scalar
-from seatrial.records.measure import MIXED_RANKS, setting_text
+from seatrial.records.measure import MIXED_RANKS, Effective, EffectiveSetting
 
-Reported = tuple[Scalar, Scalar, str]
-"""Requested, effective, reason."""
-Effective = dict[str, Reported]
-Follows = dict[str, tuple[str, ...]]
 # Every rank of a host has a device of its own.
 _DEVICE = re.compile(r"(cuda|xpu|npu|hpu):\d+")
 _NO_REASONS = ("", "as requested")
 
 
-def read_effective(paths: Sequence[Path], attempt: Attempt, num_events: Mapping[int, int] | None = None) -> tuple[Effective, Follows]:
+def read_effective(paths: Sequence[Path], attempt: Attempt, num_events: Mapping[int, int] | None = None) -> Effective:
     """Of all ranks. `num_events` is how many of these events each rank has, where that is known: a thousand files are then read no
     further than the last of them, which is near their beginning."""
     by_rank: dict[int, Effective] = {}
-    follows: Follows = {}
     for path in paths:
         rank = rank_of_file(path)
         expected = None if num_events is None else num_events.get(rank, 0)
-        effective, declared = _read_rank(path, attempt, expected)
-        if effective:
+        if effective := _read_rank(path, attempt, expected):
             by_rank[rank] = effective
-            follows = {**declared, **follows}
-    return merge_ranks(by_rank), follows
+    return merge_ranks(by_rank)
 
 
-def _read_rank(path: Path, attempt: Attempt, expected: int | None) -> tuple[Effective, Follows]:
+def _read_rank(path: Path, attempt: Attempt, expected: int | None) -> Effective:
     """Types of values vary by line, so no table holds them."""
-    found: Effective = {}
-    follows: Follows = {}
+    found: dict[str, EffectiveSetting] = {}
     for event in events_of_kind("effective", path, attempt, expected):
         setting, values = event.get("setting"), (event.get("requested"), event.get("effective"), event.get("reason"))
         if not isinstance(setting, str) or any(isinstance(value, (dict, list)) for value in values):
             continue
-        found[setting] = (event.get("requested"), event.get("effective"), str(event.get("reason") or ""))
         declared = event.get("follows")
-        follows[setting] = tuple(filter(None, map(str.strip, declared.split(",")))) if isinstance(declared, str) else ()
-    return found, {setting: names for setting, names in follows.items() if names}
+        found[setting] = EffectiveSetting(
+            name=setting,
+            requested=event.get("requested"),
+            effective=event.get("effective"),
+            reason=str(event.get("reason") or ""),
+            follows=tuple(filter(None, map(str.strip, declared.split(",")))) if isinstance(declared, str) else (),
+        )
+    return found
 
 
 def merge_ranks(by_rank: Mapping[int, Effective]) -> Effective:
@@ -62,14 +59,16 @@ def merge_ranks(by_rank: Mapping[int, Effective]) -> Effective:
     return {name: _merge({rank: by_rank[rank][name] for rank in ranks if name in by_rank[rank]}) for name in names}
 
 
-def _merge(reports: Mapping[int, Reported]) -> Reported:
+def _merge(reports: Mapping[int, EffectiveSetting]) -> EffectiveSetting:
     first = next(iter(reports.values()))
-    values = {rank: _DEVICE.sub(r"\1", setting_text(effective)) for rank, (_, effective, _) in reports.items()}
+    # One rank's declaration is enough.
+    first = replace(first, follows=next((one.follows for one in reports.values() if one.follows), ()))
+    values = {rank: _DEVICE.sub(r"\1", one.effective_text) for rank, one in reports.items()}
     num_ranks = Counter(values.values())
     if len(num_ranks) == 1:
         return first
     usual, num_usual = num_ranks.most_common(1)[0]
     rank = next(rank for rank, value in values.items() if value != usual)
-    reason = reports[rank][2]
+    reason = reports[rank].reason
     why = f"rank {rank} has {values[rank] or 'none'}{'' if reason in _NO_REASONS else f': {reason}'}"
-    return first[0], f"{MIXED_RANKS}{usual or 'none'} on {num_usual} of {len(reports)} ranks", why
+    return replace(first, effective=f"{MIXED_RANKS}{usual or 'none'} on {num_usual} of {len(reports)} ranks", reason=why)

@@ -90,14 +90,12 @@ def read_event_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
     steps = steps_on_harness_clock(checked.steps, attempt.nodes)
     num_effective = Counter(rank for kind, rank in zip(others["kind"], others["rank"], strict=True) if kind == "effective")
     of_the_run = [path for path in sources if 0 <= rank_of_file(path) < world_size]
-    effective, follows = read_effective(of_the_run, attempt, num_effective)
     tables = StepTables(
         source="events",
         steps=steps,
         pauses=_pauses(others, longest_ms),
         world_size=world_size,
-        effective=effective,
-        follows=follows,
+        effective=read_effective(of_the_run, attempt, num_effective),
         startup=read_startup(attempt, steps),
         places=read_rank_places(sources, attempt),
         reported=read_reported_figures(_files_with("figure", others, sources), attempt),

@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from seatrial.core.text import MIB
 from seatrial.machine.secrets import mask_text
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Scalar
-from seatrial.records.measure import DebugSetting, HarmlessCount, RunHealth, SlowSign
+from seatrial.records.measure import DebugSetting, Effective, HarmlessCount, RunHealth, SlowSign
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.debug_settings import (
@@ -49,8 +49,6 @@ from seatrial.records.signatures.registry import Signature, slow_signs
 TRACEBACK = HEAD.encode()
 HEALTH_KEYWORDS = (TRACEBACK, *HARMLESS_KEYWORDS)
 BLOCK_BYTES = 4 * MIB
-Effective = Mapping[str, tuple[Scalar, Scalar, str]]
-"""Setting → (requested, effective, reason)."""
 NOTHING: Effective = {}
 
 
@@ -137,7 +135,7 @@ def _head(log: Path) -> bytes:
 
 def _in_log(entry: Signature, head: bytes) -> _Found | None:
     """The first line that a pattern of the entry matches, and how many do."""
-    starts = sorted({start for keyword in entry.words for start in _line_starts(head, keyword.encode())})[:MAX_LINES]
+    starts = sorted({start for keyword in entry.keywords for start in _line_starts(head, keyword.encode())})[:MAX_LINES]
     lines = [(start, _line_at(head, start)) for start in starts]
     matching = [(start, text) for start, text in lines if any(pattern.search(text) for pattern in _patterns(entry.id))]
     if not matching:
@@ -163,10 +161,10 @@ def _line_at(head: bytes, start: int) -> str:
 
 
 def _in_settings(entry: Signature, effective: Effective) -> _Found | None:
-    for name, (requested, used, reason) in effective.items() if entry.effective else ():
-        text = f"{name}: {requested} -> {used}"
+    for one in effective.values() if entry.effective else ():
+        text = f"{one.name}: {one.requested} -> {one.effective}"
         if any(re.fullmatch(pattern, text) for pattern in entry.effective):
-            return _Found(f"{text}{f' ({reason})' if reason else ''}", ATTEMPT_FILES.events(0).name)
+            return _Found(f"{text}{f' ({one.reason})' if one.reason else ''}", ATTEMPT_FILES.events(0).name)
     return None
 
 
@@ -208,7 +206,7 @@ def _settings(attempt: Attempt, effective: Effective) -> dict[str, Scalar]:
     spaced = zip(spec.workload.args, spec.workload.args[1:], strict=False)
     given = {option.removeprefix("--"): value for option, value in spaced if option.startswith("--")}
     requested = {name.replace("-", "_"): value for name, value in (*given.items(), *options)}
-    return {**requested, **spec.settings, **spec.axes, **{name: used for name, (_, used, _) in effective.items()}}
+    return {**requested, **spec.settings, **spec.axes, **{name: one.effective for name, one in effective.items()}}
 
 
 def _number(value: Scalar) -> float:
@@ -275,8 +273,8 @@ def _debug_in_spec(spec: RunSpec, paths: AttemptPaths, effective: Effective) -> 
     source = paths.spec.name
     if spec.timing.sync:
         yield DebugSetting(name="timing.sync", value="true", source=source, why=SYNC_TIMING)
-    for name, (_, value, _) in effective.items():
-        yield from _if_on(setting_switch(name), name, value, paths.events(0).name)
+    for name, one in effective.items():
+        yield from _if_on(setting_switch(name), name, one.effective, paths.events(0).name)
     # An effective value comes before the requested one.
     requested = {**spec.settings, **spec.axes, **dict(_options(spec.workload.args))}
     for name, value in requested.items():

@@ -184,11 +184,9 @@ def _with_other_events(tables: StepTables, attempt: Attempt) -> StepTables:
     sources = paths.all_events()
     if not sources:
         return tables
-    effective, follows = read_effective(sources, attempt)
     return replace(
         tables,
-        effective=effective,
-        follows=follows,
+        effective=read_effective(sources, attempt),
         startup=read_broken_startup(attempt, sources) if tables.steps.is_empty() else tables.startup,
         places=read_rank_places(sources, attempt),
         reported=read_reported_figures(sources, attempt),

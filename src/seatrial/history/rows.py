@@ -28,8 +28,8 @@ import filelock
 from seatrial.core.errors import CampaignError, UsageError, did_you_mean
 from seatrial.core.files import LONGEST_JSON_LINE, json_object, open_file
 from seatrial.core.paths import HISTORY
-from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.comparison import ComparedGroup
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.comparison import ComparedGroup, group_json
 
 VERSION = 1
 VARIABLE = HISTORY
@@ -135,7 +135,7 @@ def add(path: Path, compared: ComparedGroup, *, now_t: float | None = None) -> R
             return same
         added_t = time.time() if now_t is None else now_t
         row = Row(number=max((row.number for row in known), default=0) + 1, added_t=added_t, compared=compared)
-        _append(path, {"v": VERSION, "kind": ROW, "row": row.number, "added_t": row.added_t, "side": to_json(compared)})
+        _append(path, {"v": VERSION, "kind": ROW, "row": row.number, "added_t": row.added_t, "side": group_json(compared)})
         return row
 
 

@@ -60,7 +60,7 @@ def cause_advice(causes: Iterable[JitterCause], subject: str) -> tuple[Advice, .
 
 def causes_seen(runs: Iterable[MeasuredRun], but: Container[str] = ()) -> tuple[Advice, ...]:
     """Every kind of cause that the runs show, each once with all runs; without the kinds in `but`."""
-    shown = [(run, cause) for run in runs if run.measure for cause in run.measure.uneven if cause.kind not in but]
+    shown = [(run, cause) for run in runs if run.measure for cause in run.measure.jitter_causes if cause.kind not in but]
     return _merged(replace(_cause_hint(run, cause), id=cause.kind) for run, cause in shown)
 
 
@@ -99,7 +99,7 @@ def _hints(run: MeasuredRun) -> Iterator[_Hint]:
     yield from (_sign_hint(run, sign) for sign in measure.slow_signs)
     # What the plan varies is the difference under test.
     yield from (_debug_hint(run, setting) for setting in measure.debug if not setting.varied)
-    yield from (_cause_hint(run, cause) for cause in measure.uneven if cause.kind not in NO_ADVICE)
+    yield from (_cause_hint(run, cause) for cause in measure.jitter_causes if cause.kind not in NO_ADVICE)
 
 
 def _sign_hint(run: MeasuredRun, sign: SlowSign) -> _Hint:

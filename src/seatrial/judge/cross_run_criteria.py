@@ -191,7 +191,7 @@ def _straggling(run: MeasuredRun) -> RunCheck:
 
 
 def _in_turns(run: MeasuredRun) -> RunCheck:
-    found = next((cause for cause in run.measure.uneven if cause.kind == IN_TURNS), None) if run.measure else None
+    found = next((cause for cause in run.measure.jitter_causes if cause.kind == IN_TURNS), None) if run.measure else None
     if found is not None:
         value = found.numbers.get("rank_correlation")
         at = Evidence(

@@ -19,19 +19,10 @@ from seatrial.core.paths import CAMPAIGN_FILES
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.comparison import Comparison, Scaling
-from seatrial.records.measure import (
-    CONFIDENCE,
-    GroupSummary,
-    MemoryTrend,
-    MemoryVerdict,
-    Ranking,
-    RunMeasure,
-    SentinelDrift,
-    Straggler,
-    Window,
-)
+from seatrial.records.measure import CONFIDENCE, GroupSummary, MemoryTrend, MemoryVerdict, RunMeasure, SentinelDrift, Straggler, Window
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
+from seatrial.records.ranking import Ranking
 from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
 from seatrial.records.signatures.registry import fault_of
 from seatrial.records.verdict import Criterion, Evidence

@@ -40,7 +40,6 @@ from seatrial.records.measure import (
     GroupSummary,
     MemoryTrend,
     MemoryVerdict,
-    RankedGroup,
     SlowSteps,
     StabilityVerdict,
     Straggler,
@@ -48,6 +47,7 @@ from seatrial.records.measure import (
     Window,
 )
 from seatrial.records.outcome import Fault, RunOutcome
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
 

@@ -19,7 +19,8 @@ from seatrial.judge.cross_run_criteria import COUNTED, count_text
 from seatrial.judge.evidence import BoundStatus, Compared, Facts, Reading, collect_facts, listed, without_numbers
 from seatrial.judge.statements import statements
 from seatrial.records.comparison import Scaling
-from seatrial.records.measure import GroupSummary, Ranking, SentinelDrift
+from seatrial.records.measure import GroupSummary, SentinelDrift
+from seatrial.records.ranking import Ranking
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import CAMPAIGN, EVERY_GROUP, EVERY_RUN, WINNER, CampaignVerdict, Criterion, Finding, Verdict, metric_entry
 

@@ -31,7 +31,7 @@ CPU = "cpu"
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU as NVML shows it; `index` counts in PCI bus order."""
+    """One GPU as NVML shows it, the facts of provenance.json, which do not change; `index` counts in PCI bus order."""
 
     index: int
     uuid: str = ""
@@ -162,7 +162,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """One GPU now; columns of telemetry have the same name and unit here."""
+    """One GPU now, which may be read without the facts of `Gpu`; columns of telemetry have the same name and unit here."""
 
     index: int
     uuid: str = ""

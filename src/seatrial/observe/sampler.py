@@ -125,7 +125,8 @@ class PendingCall:
 
 @dataclass
 class SamplerCounters:
-    """What a sampler has counted so far; its thread writes it, anybody may read it."""
+    """What a sampler has counted so far; its thread writes it, anybody may read it. A SamplerAccount is what telemetry.json has of it at
+    the end."""
 
     rows: int = 0
     samples: int = 0

@@ -328,7 +328,6 @@ class Timing(TimingSpec):
     tail_points: int | None = field(default=None, metadata={"ge": 1})  # type: ignore[assignment]
     """How many last timing points the tail columns average, at most half of them and none whose window holds the first step; 20 when left
     out."""
-    eta_mode: Literal["rank0", "global_max", "off"] = "rank0"
 
 
 class Sentinel(StrictModel):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from seatrial.records.caution import Caution, Scalar
+from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint
-from seatrial.records.launch import Communicator, NodesRecord
-from seatrial.records.measure import DebugSetting, RankPlace, ReportedFigure, RunHealth, SlowSign, TimingPoint
+from seatrial.records.launch import NodesRecord
+from seatrial.records.measure import RankPlace, RunFacts, TimingPoint
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import TelemetryAccount
@@ -141,32 +141,19 @@ class StartupFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepTables:
-    """Columns as in records.events: STEP_TABLE_COLUMNS and PAUSE_TABLE_COLUMNS; sorted by rank, then step."""
+class StepTables(RunFacts):
+    """Columns as in records.events: STEP_TABLE_COLUMNS and PAUSE_TABLE_COLUMNS; sorted by rank, then step. Both tables are empty where the
+    source is `whole`."""
 
-    source: str
-    """`events`, `log:NAME`, or `whole` (then both tables are empty)."""
     steps: polars.DataFrame
     pauses: polars.DataFrame
     world_size: int
-    effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
-    """Setting → requested, effective, reason, as all ranks report them; `mixed: …` where they disagree."""
-    follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Effective setting → settings that it was declared to follow."""
     timing_points: tuple[TimingPoint, ...] = ()
     """Printed by the script itself (the seeds' `Timing` lines); empty where analysis has to compute them."""
     eta_points: tuple[EtaPoint, ...] = ()
     """The same, from the seeds' `TimingETA` lines."""
     startup: StartupFacts | None = None
     """None without the probe."""
-    health: RunHealth | None = None
     places: tuple[RankPlace, ...] = ()
     """Hosts and GPUs of the ranks, as far as they report them."""
-    communicators: tuple[Communicator, ...] = ()
-    """The process group of each rank, as far as it is known."""
-    debug: tuple[DebugSetting, ...] = ()
-    slow_signs: tuple[SlowSign, ...] = ()
-    reported: dict[str, ReportedFigure] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()
-    ranks_known: bool = True
-    """False where `world_size` is only the plan's, and what ran shows that it cannot be relied on."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Any
 
+from seatrial.records.codec import to_json
 from seatrial.records.measure import EffectiveSetting, Estimate, LastSteps, LossCurve
 from seatrial.records.work_settings import WorkSetting
 
@@ -57,7 +59,6 @@ class ComparedGroup:
     """The machine's part of the fingerprint: host, gpu_name, driver_version, power limit …"""
     code: dict[str, str] = field(default_factory=dict)
     """The code's part: commit, packages."""
-    effective: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     """Its fixed settings, axes, and `env.NAME` of the plan, as text, secrets masked."""
     debug: tuple[str, ...] = ()
@@ -65,15 +66,25 @@ class ComparedGroup:
     taken_t: float = 0.0
     """When its last run ended."""
     work: tuple[WorkSetting, ...] = ()
-    """Settings that change the work of a sample or a step; () in rows of history of an earlier version."""
+    """Settings that change the work of a sample or a step."""
     typed_work: dict[str, float] = field(default_factory=dict)
-    """As in GroupSummary; {} in rows of history of an earlier version."""
+    """As in GroupSummary."""
     declares_work: bool = True
     """As in GroupSummary."""
     effective_settings: tuple[EffectiveSetting, ...] = ()
-    """`effective` with what was requested, and what may follow what; () in rows of history of an earlier version."""
+    """As in GroupSummary."""
     requested: dict[str, str] = field(default_factory=dict)
-    """What the plan asks for, as in GroupSummary; {} in rows of history of an earlier version, which have only `settings`."""
+    """What the plan asks for, as in GroupSummary: unlike `settings`, with those of a bundle in place of its name."""
+
+    @property
+    def effective(self) -> dict[str, str]:
+        """What was in effect, as text."""
+        return {one.name: one.effective_text for one in self.effective_settings}
+
+
+def group_json(group: ComparedGroup) -> dict[str, Any]:
+    """A group as a row of history and `compare --json` have it: beside its fields `effective`, which other programs look up by name."""
+    return {**to_json(group), "effective": group.effective}
 
 
 @dataclass(frozen=True, kw_only=True)

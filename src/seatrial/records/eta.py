@@ -13,10 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from seatrial.records.eta_model import Pace, Pauses, SplitMarks, new_pace, split_few_marks, split_marks
 
-RANK0, GLOBAL_MAX, OFF = "rank0", "global_max", "off"
+RANK0: Final = "rank0"
+GLOBAL_MAX: Final = "global_max"
+OFF: Final = "off"
 """Which estimate is shown: rank 0's, the slowest rank's, or none."""
 
 

@@ -24,7 +24,6 @@ measured are null. A loss that is not finite is "nan", "inf" or "-inf".
 from __future__ import annotations
 
 EVENT_VERSION = 1
-COMMON_FIELDS = ("v", "run", "attempt", "rank", "t", "m", "kind")
 PHASES = ("data_wait_ms", "preprocess_ms", "fwd_ms", "bwd_ms", "step_ms")
 STEP_FIELDS = ("step", "iter_ms", "samples", "tokens", *PHASES, "loss")
 HEARTBEAT_FIELDS = ("ts", "iso", "pid", "rank", "step", "msg", "phase", "attempt", "host", "step_t", "iter_ms_p50", "paused_s")

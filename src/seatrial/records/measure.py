@@ -1,4 +1,4 @@
-"""Results of the analysis of runs and groups: figures, memory trends, stragglers, stability, ranking. Each figure has its window and n."""
+"""Results of the analysis of runs and groups: figures, memory trends, stragglers, stability. Each figure has its window and n."""
 
 from __future__ import annotations
 
@@ -237,18 +237,31 @@ def setting_text(value: Scalar) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSetting:
-    """A setting of a group as it was requested and as it was in effect; values as text (`setting_text`), secrets masked."""
+    """A setting as it was requested and as it was in effect: of a run as its workload reported it, of a group with values as text, secrets
+    masked."""
 
     name: str
-    requested: str
-    effective: str
+    requested: Scalar
+    effective: Scalar
     reason: str = ""
     follows: tuple[str, ...] = ()
-    """Settings that it may follow, as the workload declares: two groups that differ in one of them may differ in it too; with
-    `=VALUE|VALUE` only where one of the two has such a value in effect."""
+    """Settings that it may follow, as the run itself declared (`probe.effective(…, follows=…)`), for a group as its workload declares too:
+    two groups that differ in one of them may differ in it too; with `=VALUE|VALUE` only where one of the two has such a value in effect."""
     alike_by: str = ""
     """The setting that makes it alike in both, and its values in the order in which to try them, as the workload declares:
     `fast_paths=equal|{common}`."""
+
+    @property
+    def requested_text(self) -> str:
+        return setting_text(self.requested)
+
+    @property
+    def effective_text(self) -> str:
+        return setting_text(self.effective)
+
+
+Effective = dict[str, EffectiveSetting]
+"""Effective settings by name."""
 
 
 LEAST_REPEATS = 3
@@ -421,17 +434,32 @@ class HostMeasure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunMeasure:
-    """One attempt, measured."""
+class RunFacts:
+    """What an attempt's files show beside its steps: read with its tables, and part of its measure as it is."""
 
     source: str
-    """`events`, `log:NAME`, or `whole` when only the length of the run is known."""
-    window: Window | None = None
-    window_s: float | None = None
-    """Wall-clock time of the window's counted steps."""
+    """Of its steps: `events`, `log:NAME`, or `whole` when only the length of the run is known."""
     world_size: int = 1
     ranks_known: bool = True
     """False where `world_size` is only the plan's, and what ran shows that it cannot be relied on."""
+    effective: Effective = field(default_factory=dict)
+    """As all ranks report them; `mixed: …` where they disagree."""
+    health: RunHealth | None = None
+    """None where it was not examined."""
+    communicators: tuple[Communicator, ...] = ()
+    """The process group of each rank, as far as it is known."""
+    debug: tuple[DebugSetting, ...] = ()
+    slow_signs: tuple[SlowSign, ...] = ()
+    reported: dict[str, ReportedFigure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMeasure(RunFacts):
+    """One attempt, measured."""
+
+    window: Window | None = None
+    window_s: float | None = None
+    """Wall-clock time of the window's counted steps."""
     hosts: int = 1
     """Hosts that its ranks ran on, as far as they report it."""
     steps_per_s: float | None = None
@@ -460,10 +488,6 @@ class RunMeasure:
     steps_done: int | None = None
     """Steps of rank 0, by the numbers of those it reported."""
     duration_s: float | None = None
-    effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
-    """Setting → requested, effective, reason."""
-    follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Effective setting → settings that it may follow, as the run itself declared (`probe.effective(…, follows=…)`)."""
     seed: dict[str, Scalar] = field(default_factory=dict)
     """The seeds' per-run columns that come from timing, by column name."""
     timing_points: tuple[TimingPoint, ...] = ()
@@ -482,21 +506,14 @@ class RunMeasure:
     """The same of the last step."""
     loop_s: float | None = None
     """From the end of rank 0's first step to that of its last."""
-    health: RunHealth | None = None
-    """None where it was not examined."""
-    communicators: tuple[Communicator, ...] = ()
-    """The process group of each rank, as far as it is known."""
     slow_steps: SlowSteps | None = None
     last_steps: LastSteps | None = None
     loss_course: LossCurve | None = None
     memory: tuple[MemoryTrend, ...] = ()
     straggler: Straggler | None = None
     """None for a single rank."""
-    uneven: tuple[JitterCause, ...] = ()
+    jitter_causes: tuple[JitterCause, ...] = ()
     """Why its steps are uneven or slow; the strongest evidence first."""
-    debug: tuple[DebugSetting, ...] = ()
-    slow_signs: tuple[SlowSign, ...] = ()
-    reported: dict[str, ReportedFigure] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()
 
 
@@ -561,92 +578,3 @@ class GroupSummary:
     requested: dict[str, str] = field(default_factory=dict)
     """What the plan asks for, as text, secrets masked: settings, axes, options of a script, `env.NAME`. A bundle's settings, not its
     name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankedGroup:
-    """One row of the ranking, from the analysis to every page: the group, the figure it is ranked by, and its place."""
-
-    rank: int
-    summary: GroupSummary
-    estimate: Estimate | None = None
-    """The figure ranked by: geometric mean over the runs, with its interval where there are two or more."""
-    ratio: Estimate | None = None
-    """This group over the one with the best mean, with its Welch interval on logs; None for that one, and without a figure."""
-    tied: bool = False
-    """Indistinguishable from that one at 95 %, or without an interval."""
-    can_win: bool = True
-    reason: str = ""
-    """Why it cannot win, or why it is tied."""
-    note: str = ""
-    """`winner`, `recommended` (not proven), `tied`, `off lane` …; filled where the whole campaign is known."""
-    is_conditional: bool = False
-    """It is the winner or recommended only if something holds that nobody knows (Ranking.condition); filled with `note`."""
-    confounded: str = ""
-    """What it is confounded by with the best, `tower_graph is on in z0 and off in z1`; for the best, with the first such group."""
-    is_compared: bool = True
-    """False where it is confounded with the best and that is not allowed: it has no ratio then."""
-    same_as: str = ""
-    """The group that ran the same in effect: the two are not compared, and only that one can win."""
-
-    @property
-    def group(self) -> str:
-        """The group's name."""
-        return self.summary.group
-
-    @property
-    def value(self) -> float | None:
-        return self.estimate.mean if self.estimate else None
-
-    @property
-    def n(self) -> int | None:
-        """What its figure is based on: the steps counted, else the runs; None without a figure."""
-        return (self.summary.window_n or self.summary.runs) if self.estimate else None
-
-    @property
-    def is_best(self) -> bool:
-        """It has the best mean, which the others are compared with; of tied ones another may be recommended."""
-        return self.can_win and self.ratio is None and self.estimate is not None and self.is_compared
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ranking:
-    """The order of all groups of the main lane, and of those off it."""
-
-    metric: str
-    unit: str
-    higher_is_better: bool
-    groups: tuple[RankedGroup, ...]
-    off_lane: tuple[RankedGroup, ...] = ()
-    winner: str | None = None
-    """The group that is proven best (`decided`); None where none is."""
-    latency_winner: str | None = None
-    """The seeds' best: lowest mean tail iter p50; None where that group is confounded with another, unless that is allowed, and where
-    samples are of unlike size."""
-    lowest_latency: str | None = None
-    """The group with the lowest mean tail iter p50, winner or not."""
-    latency_confounded: str = ""
-    """What that group is confounded by with another one; empty where all else is equal."""
-    latency_unlike: str = ""
-    """Why step times of these groups cannot be compared; empty where they can."""
-    decided: bool = False
-    """The winner's runs are steady, and it is significantly better than every other group that can win, on one kind of machine."""
-    reason: str = ""
-    """One sentence: how the best group stands against the others, or why none can win."""
-    cautions: tuple[Caution, ...] = ()
-    recommended: str | None = None
-    """The group to use as things are: the winner, else one of those at the top that are indistinguishable; None where none can win."""
-    recommended_reason: str = ""
-    """Why this one, `the lowest p90/p50 (1.02) of the 3 indistinguishable groups at the top`; empty where no other can win."""
-    confounded: str = ""
-    """One sentence: which settings confound the best group with another, and what makes both alike; empty where all else is equal."""
-    confounded_by: tuple[str, ...] = ()
-    """Names of these settings."""
-    allow_confounded: bool = False
-    """`--allow-confounded`: a winner may be named all the same, and is marked."""
-    condition: str = ""
-    """What must hold for the order to mean anything, where nobody knows it: `if a step is the same work in every group`."""
-    condition_remedy: str = ""
-    """What would show it: `pass --samples-per-step`."""
-    without_effect: tuple[str, ...] = ()
-    """What had no effect, so that groups ran the same: `attn_impl had no effect: both ran sdpa (flash_attn is not installed)`."""

@@ -111,7 +111,8 @@ class Fault(str, enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What a log shows about the end of a run: how it ended, the first cause and where it is."""
+    """What a log shows about the end of a run: how it ended, the first cause and where it is. A RunOutcome has some of
+    these fields too: outcome.json is one flat object, and the campaign may know more than the log."""
 
     cause: Cause
     """`none` where no failure is seen."""

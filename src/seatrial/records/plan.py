@@ -187,6 +187,9 @@ def _bounded(default: Any, **bounds: Any) -> Any:
     return field(default=default, metadata=bounds)
 
 
+EtaMode = Literal["rank0", "global_max", "off"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimingSpec:
     """What is timed and which steps count."""
@@ -203,8 +206,8 @@ class TimingSpec:
     """Synchronise the device at phase borders: exact phases, slower steps."""
     phase_every: int = _bounded(10, ge=1)
     """On CUDA, take phases on one step in this many."""
-    eta_mode: str = "rank0"
-    """Whose time to go the ETA lines and columns give: rank 0's, or the slowest rank's."""
+    eta_mode: EtaMode = "rank0"
+    """Whose time to go the ETA lines and columns give: rank 0's, the slowest rank's, or `off` for none."""
     eta_min_samples: int = _bounded(10, ge=2)
     """Steps that must have been timed before an ETA is given."""
 

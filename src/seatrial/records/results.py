@@ -10,9 +10,10 @@ from functools import cached_property
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import MAY_HAVE_FAILED, STEPS_START_OVER, Caution
 from seatrial.records.columns import RunCharts
-from seatrial.records.measure import GroupSummary, Ranking, RunMeasure, SentinelDrift
+from seatrial.records.measure import GroupSummary, RunMeasure, SentinelDrift
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import CampaignPlan
+from seatrial.records.ranking import Ranking
 from seatrial.records.verdict import CampaignVerdict
 
 # The interval of logging is the widest between so many of the last losses.

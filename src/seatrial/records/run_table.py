@@ -12,7 +12,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import AXIS, SEED_SETTINGS
-from seatrial.records.measure import MemoryTrend, MemoryVerdict, RunMeasure
+from seatrial.records.measure import Effective, MemoryTrend, MemoryVerdict, RunMeasure
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 from seatrial.records.work_settings import WorkSetting, is_harmless, options_set_by_shell, typed_settings, work_settings
@@ -26,8 +26,6 @@ def qualified_name(name: str, key: str) -> str:
     """The name with digits of the configuration's key, where two configurations have the same name: `mb16~427b`."""
     return f"{name}{KEY_SEPARATOR}{key[:KEY_DIGITS]}"
 
-
-Effective = Mapping[str, tuple[Scalar, Scalar, str]]
 
 SHORT_COMMIT = 12
 # Seeds' name → names of the setting in workloads.
@@ -56,7 +54,7 @@ def config_cells(
     """Every configuration column of the seeds: requested and effective settings, machine; None where it does not apply to this run."""
     ranks = world_size or spec.place.ranks
     requested = {**spec.axes, **spec.settings}
-    cells: dict[str, Scalar] = {name: effective[name][1] if name in effective else requested.get(name) for name in SETTING_COLUMNS}
+    cells: dict[str, Scalar] = {name: effective[name].effective if name in effective else requested.get(name) for name in SETTING_COLUMNS}
     cells.update(_requested_and_effective(requested, effective))
     cells.update({name: getattr(provenance, name) or None for name in PROVENANCE_COLUMNS})
     cells["git_commit_short"] = provenance.git_commit_hash[:SHORT_COMMIT] or None
@@ -86,14 +84,16 @@ def axis_cells(axes: Mapping[str, Scalar]) -> dict[str, Scalar]:
 def fallback_reasons(effective: Effective) -> str:
     """Settings that were not applied as requested, and why: one clause each."""
     return "; ".join(
-        f"{name}: {requested} → {done} ({reason})" for name, (requested, done, reason) in effective.items() if requested != done and reason
+        f"{one.name}: {one.requested} → {one.effective} ({one.reason})"
+        for one in effective.values()
+        if one.requested != one.effective and one.reason
     )
 
 
 def global_batch(spec: RunSpec, effective: Effective, world_size: int) -> float | int | None:
     """Samples of all ranks in one step, from the micro batch, else from the plan's samples_per_step; None where neither is known."""
     requested = spec.settings.get("micro_batch", spec.axes.get("micro_batch"))
-    per_rank = effective["micro_batch"][1] if "micro_batch" in effective else requested
+    per_rank = effective["micro_batch"].effective if "micro_batch" in effective else requested
     if isinstance(per_rank, bool) or not isinstance(per_rank, (int, float)):
         per_rank = spec.workload.samples_per_step
     return per_rank * world_size if per_rank is not None else None
@@ -119,7 +119,8 @@ def _requested_and_effective(settings: Mapping[str, Scalar], effective: Effectiv
     for column, names in SETTING_NAMES.items():
         name = next((name for name in names if name in effective or settings.get(name) is not None), "")
         # A requested value is not effective unless the workload reports it.
-        requested, done, _ = effective.get(name, (settings.get(name), None, ""))
+        reported = effective.get(name)
+        requested, done = (reported.requested, reported.effective) if reported else (settings.get(name), None)
         if column.endswith("_enabled"):
             cells[column] = done if done is not None else requested
         else:
@@ -130,7 +131,7 @@ def _requested_and_effective(settings: Mapping[str, Scalar], effective: Effectiv
 def found_cells(measure: RunMeasure) -> dict[str, Scalar]:
     """Findings beside the speed: FOUND_COLUMNS, as far as known."""
     cells: dict[str, Scalar] = {
-        "uneven_causes": "+".join(cause.kind for cause in measure.uneven) or None,
+        "uneven_causes": "+".join(cause.kind for cause in measure.jitter_causes) or None,
         "debug_settings": "+".join(f"{setting.name}={setting.value}" for setting in measure.debug) or None,
         "slow_signs": "+".join(sign.id for sign in measure.slow_signs) or None,
     }

@@ -149,26 +149,26 @@ def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIA
     """Options of a script with their values: `--seq_len 64`, `--seq_len=64`, `data.seq_len=64`. An axis may have another name than the
     option that it sets, a command line behind `bash -c` is one argument, and a value may be a variable that is set in it or before: by
     name, as an argument of the shell, or in an array."""
-    words = _joined_substitutions(_without_arrays([word for one in argv for word in _words(one)]))
-    known = {**variables, **_arguments_of_shell(argv, words)}
-    for word in words:
-        if each := _ASSIGNMENT.fullmatch(word):
+    tokens = _joined_substitutions(_without_arrays([token for one in argv for token in _tokens(one)]))
+    known = {**variables, **_arguments_of_shell(argv, tokens)}
+    for token in tokens:
+        if each := _ASSIGNMENT.fullmatch(token):
             known[each["name"]] = _expanded(each["value"], known)
-    expanded = ((word, _expanded(word, known)) for word in words)
-    # A variable alone may hold several words: `$ARGS`.
-    split = (_joined_substitutions(_words(text)) if _VARIABLE.fullmatch(word) else [text] for word, text in expanded)
-    words = [part for parts in split for part in parts]
-    return dict(_options(words))
+    expanded = ((token, _expanded(token, known)) for token in tokens)
+    # A variable alone may hold several tokens: `$ARGS`.
+    split = (_joined_substitutions(_tokens(text)) if _VARIABLE.fullmatch(token) else [text] for token, text in expanded)
+    tokens = [part for parts in split for part in parts]
+    return dict(_options(tokens))
 
 
 def other_arguments(argv: Sequence[str]) -> list[str]:
-    """The words of a command line that are neither an option nor its value."""
-    words = [word for one in argv for word in _words(one)]
+    """The tokens of a command line that are neither an option nor its value."""
+    tokens = [token for one in argv for token in _tokens(one)]
     found, is_value = [], False
-    for word in words:
-        is_flag = _FLAG.fullmatch(word) is not None
-        if not is_flag and not is_value and not _OPTION.fullmatch(word):
-            found.append(word)
+    for token in tokens:
+        is_flag = _FLAG.fullmatch(token) is not None
+        if not is_flag and not is_value and not _OPTION.fullmatch(token):
+            found.append(token)
         is_value = is_flag
     return found
 
@@ -176,32 +176,32 @@ def other_arguments(argv: Sequence[str]) -> list[str]:
 def options_set_by_shell(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIABLES) -> frozenset[str]:
     """Options and variables whose value the command line does not show: the output of a command, a variable that a condition or another
     file sets, an option within a condition."""
-    words = _joined_substitutions([word for one in argv for word in _words(one.replace("\n", " ; ") if "\n" in one else one)])
-    in_condition = _in_conditions(words)
-    unknown: set[str] = {words[at + 1] for at, word in enumerate(words[:-1]) if word == "for"}
+    tokens = _joined_substitutions([token for one in argv for token in _tokens(one.replace("\n", " ; ") if "\n" in one else one)])
+    in_condition = _in_conditions(tokens)
+    unknown: set[str] = {tokens[at + 1] for at, token in enumerate(tokens[:-1]) if token == "for"}
     assigned: dict[str, str] = {}
-    for word, is_conditional in zip(words, in_condition, strict=True):
-        if each := _ASSIGNMENT.match(word):
-            value = word.partition("=")[2]
+    for token, is_conditional in zip(tokens, in_condition, strict=True):
+        if each := _ASSIGNMENT.match(token):
+            value = token.partition("=")[2]
             if is_conditional or assigned.setdefault(each["name"], value) != value or _is_unknown(value, unknown, assigned):
                 unknown.add(each["name"])
-    outside = {name for name in _references(words) if name not in assigned and name not in variables}
-    unknown |= outside if _SETS_VARIABLES.intersection(words) else set()
+    outside = {name for name in _references(tokens) if name not in assigned and name not in variables}
+    unknown |= outside if _SETS_VARIABLES.intersection(tokens) else set()
     found = set(unknown)
-    for at, word in enumerate(words):
-        inner = _words(word.partition("=")[2]) if _ASSIGNMENT.match(word) else []
-        for name, value in _options([*inner] or [word, *words[at + 1 : at + 2]]):
+    for at, token in enumerate(tokens):
+        inner = _tokens(token.partition("=")[2]) if _ASSIGNMENT.match(token) else []
+        for name, value in _options([*inner] or [token, *tokens[at + 1 : at + 2]]):
             if in_condition[at] or _is_unknown(value, unknown, assigned):
                 found.add(name)
     return frozenset(found)
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for at, word in enumerate(words):
-        if option := _OPTION.fullmatch(word):
+def _options(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for at, token in enumerate(tokens):
+        if option := _OPTION.fullmatch(token):
             yield option["name"], option["value"]
-        elif (flag := _FLAG.fullmatch(word)) and at + 1 < len(words) and not _FLAG.fullmatch(words[at + 1]):
-            yield flag["name"], words[at + 1]
+        elif (flag := _FLAG.fullmatch(token)) and at + 1 < len(tokens) and not _FLAG.fullmatch(tokens[at + 1]):
+            yield flag["name"], tokens[at + 1]
 
 
 def _is_unknown(value: str, unknown: Collection[str], assigned: Collection[str]) -> bool:
@@ -216,60 +216,60 @@ def _is_unknown(value: str, unknown: Collection[str], assigned: Collection[str])
     return has_default or not names.isdisjoint(unknown)
 
 
-def _references(words: Iterable[str]) -> set[str]:
-    return {each["name"] for word in words for each in _REFERENCE.finditer(word)}
+def _references(tokens: Iterable[str]) -> set[str]:
+    return {each["name"] for token in tokens for each in _REFERENCE.finditer(token)}
 
 
-def _joined_substitutions(words: Sequence[str]) -> list[str]:
-    """`$(cat file)` as one word."""
+def _joined_substitutions(tokens: Sequence[str]) -> list[str]:
+    """`$(cat file)` as one token."""
     found: list[str] = []
     is_open = False
-    for word in words:
-        found[-1:] = [f"{found[-1]} {word}"] if is_open else [*found[-1:], word]
+    for token in tokens:
+        found[-1:] = [f"{found[-1]} {token}"] if is_open else [*found[-1:], token]
         last = found[-1]
         is_open = bool(_SUBSTITUTION.search(last)) and (last.count("(") > last.count(")") or last.count("`") % 2 == 1)
     return found
 
 
-def _in_conditions(words: Sequence[str]) -> list[bool]:
-    """Of each word, whether it is run only under a condition or in a loop: within `if` and the like, or after a test and `&&`."""
+def _in_conditions(tokens: Sequence[str]) -> list[bool]:
+    """Of each token, whether it is run only under a condition or in a loop: within `if` and the like, or after a test and `&&`."""
     found: list[bool] = []
     depth, is_test, is_after_test = 0, False, False
-    for word in words:
-        if _END_OF_COMMAND.fullmatch(word):
-            is_after_test = (is_after_test or is_test) and word in ("&&", "||")
+    for token in tokens:
+        if _END_OF_COMMAND.fullmatch(token):
+            is_after_test = (is_after_test or is_test) and token in ("&&", "||")
             is_test = False
-        is_test = is_test or word in ("[", "[[", "test")
-        depth = max(0, depth + _BLOCKS.get(word, 0))
+        is_test = is_test or token in ("[", "[[", "test")
+        depth = max(0, depth + _BLOCKS.get(token, 0))
         found.append(depth > 0 or is_after_test)
     return found
 
 
-def _without_arrays(words: Sequence[str]) -> list[str]:
-    """`args=(--seq_len 64)` as the words in it: they are used where the array is."""
+def _without_arrays(tokens: Sequence[str]) -> list[str]:
+    """`args=(--seq_len 64)` as the tokens in it: they are used where the array is."""
     found: list[str] = []
     is_in_array = False
-    for word in words:
-        if begun := _ARRAY.fullmatch(word):
-            word, is_in_array = begun["first"], True
-        if is_in_array and word.endswith(")"):
-            word, is_in_array = word[:-1], False
-        found.append(word)
+    for token in tokens:
+        if begun := _ARRAY.fullmatch(token):
+            token, is_in_array = begun["first"], True
+        if is_in_array and token.endswith(")"):
+            token, is_in_array = token[:-1], False
+        found.append(token)
     return found
 
 
-def _arguments_of_shell(argv: Sequence[str], words: Sequence[str]) -> dict[str, str]:
+def _arguments_of_shell(argv: Sequence[str], tokens: Sequence[str]) -> dict[str, str]:
     """`$1` and further: what comes after `bash -c COMMAND NAME`, or after `set --` in it."""
     found: Sequence[str] = ()
     if "-c" in argv:
         found = argv[list(argv).index("-c") + 3 :]
-    if "set" in words and words[words.index("set") + 1 :][:1] == ["--"]:
-        after = words[words.index("set") + 2 :]
-        found = list(itertools.takewhile(lambda word: not _END_OF_COMMAND.fullmatch(word), after))
+    if "set" in tokens and tokens[tokens.index("set") + 1 :][:1] == ["--"]:
+        after = tokens[tokens.index("set") + 2 :]
+        found = list(itertools.takewhile(lambda token: not _END_OF_COMMAND.fullmatch(token), after))
     return {str(number): value for number, value in enumerate(found, start=1)}
 
 
-def _words(argument: str) -> list[str]:
+def _tokens(argument: str) -> list[str]:
     if not any(blank in argument for blank in " \t\n"):
         return [argument]
     lexer = shlex.shlex(argument, posix=True, punctuation_chars=";&|")
@@ -280,13 +280,13 @@ def _words(argument: str) -> list[str]:
         return argument.split()
 
 
-def _expanded(word: str, variables: Mapping[str, str]) -> str:
+def _expanded(token: str, variables: Mapping[str, str]) -> str:
     """With the values of a shell's variables; an expression stays one, as it differs where they do."""
-    if "$" not in word:
-        return word
-    if _ARITHMETIC in word:
-        return re.sub(r"\$?\b([A-Za-z_]\w*)\b", lambda found: variables.get(found[1], found[0]), word)
-    return _VARIABLE.sub(lambda found: variables.get(found["name"], found[0]), word)
+    if "$" not in token:
+        return token
+    if _ARITHMETIC in token:
+        return re.sub(r"\$?\b([A-Za-z_]\w*)\b", lambda found: variables.get(found[1], found[0]), token)
+    return _VARIABLE.sub(lambda found: variables.get(found["name"], found[0]), token)
 
 
 def work_settings(

@@ -10,7 +10,7 @@ from typing import Any
 
 from seatrial.core.text import count
 from seatrial.records.codec import to_json
-from seatrial.records.comparison import ComparedGroup, Comparison, LossVerdict, Scaling, ScalingPoint
+from seatrial.records.comparison import ComparedGroup, Comparison, LossVerdict, Scaling, ScalingPoint, group_json
 from seatrial.records.measure import Estimate
 from seatrial.report.text import NONE, Scale, figure, interval_bar, margin, one_line, ratio, utc_time
 
@@ -39,17 +39,17 @@ def comparison_lines(comparisons: Sequence[Comparison], width: int, note: str = 
     return [one_line(line) for line in lines[:-1]]
 
 
-def comparison_json(comparisons: Sequence[Comparison], sides: Sequence[ComparedGroup], note: str = "") -> dict[str, Any]:
-    """Plain values; each side with its runs, their windows and n, but without their losses by step."""
+def comparison_json(comparisons: Sequence[Comparison], groups: Sequence[ComparedGroup], note: str = "") -> dict[str, Any]:
+    """Plain values; each group with its runs, their windows and n, but without their losses by step."""
     return {
         "comparisons": [to_json(one) for one in comparisons],
-        "sides": [_side(side) for side in {(side.name, side.campaign): side for side in sides}.values()],
+        "sides": [_group_json(group) for group in {(group.name, group.campaign): group for group in groups}.values()],
         "note": note,
     }
 
 
-def _side(side: ComparedGroup) -> dict[str, Any]:
-    plain: dict[str, Any] = to_json(side)
+def _group_json(group: ComparedGroup) -> dict[str, Any]:
+    plain = group_json(group)
     for run in plain["runs"]:
         run.pop("loss")
     return plain

@@ -11,7 +11,8 @@ from seatrial.core.tables import format_cell
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.eta import EtaQuality
-from seatrial.records.measure import GroupSummary, RankedGroup
+from seatrial.records.measure import GroupSummary
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.verdict import Finding
 from seatrial.report.best_config import find_best

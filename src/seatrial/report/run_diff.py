@@ -15,8 +15,8 @@ from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import MASK
 from seatrial.records import events
 from seatrial.records.attempt import Attempt, Provenance
-from seatrial.records.caution import Scalar
 from seatrial.records.codec import to_json
+from seatrial.records.measure import Effective
 from seatrial.records.plan import RunSpec
 from seatrial.report.text import NONE, one_line
 
@@ -35,12 +35,11 @@ _OWN_VARIABLES = (events.ENV_RUN_DIR, events.ENV_RUN, events.ENV_ATTEMPT, "MASTE
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSide:
+class DiffedRun:
     """One of the two attempts."""
 
     attempt: Attempt
-    effective: Mapping[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
-    """Setting → requested, effective, reason."""
+    effective: Effective = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     """Every recorded variable (environment.json)."""
 
@@ -61,8 +60,8 @@ class Difference:
 class RunDiff:
     """Everything that differs, in the order of the sections."""
 
-    before: RunSide
-    after: RunSide
+    before: DiffedRun
+    after: DiffedRun
     differences: tuple[Difference, ...]
     fingerprints_equal: bool
     parted_by: tuple[str, ...]
@@ -80,7 +79,7 @@ class RunDiff:
         return tuple(f"env.{name}" for name, value in old.env.items() if MASK in value and value == new.env.get(name))
 
 
-def diff_runs(before: RunSide, after: RunSide) -> RunDiff:
+def diff_runs(before: DiffedRun, after: DiffedRun) -> RunDiff:
     """Compare two attempts, of one campaign or of two."""
     old, new = before.attempt.provenance, after.attempt.provenance
     equal = bool(old.fingerprint) and old.fingerprint == new.fingerprint
@@ -113,11 +112,11 @@ def _sentence(old: Provenance, new: Provenance, parting: Sequence[str], same_set
     return "Fingerprints equal: may be averaged."
 
 
-def _all_differences(before: RunSide, after: RunSide, parting: Sequence[str]) -> Iterator[Difference]:
+def _all_differences(before: DiffedRun, after: DiffedRun, parting: Sequence[str]) -> Iterator[Difference]:
     old, new = before.attempt, after.attempt
     yield from _settings(old.spec, new.spec)
     yield from _unlike("settings", _fields(old.provenance, ("plan_hash",)), _fields(new.provenance, ("plan_hash",)))
-    old_used, new_used = ({name: used for name, (_, used, _) in side.effective.items()} for side in (before, after))
+    old_used, new_used = ({name: one.effective for name, one in run.effective.items()} for run in (before, after))
     yield from _unlike("effective settings", old_used, new_used)
     yield from _unlike("environment", _environment(before, after), _environment(after, before), parting)
     yield from _unlike("versions", _versions(old.provenance), _versions(new.provenance), parting)
@@ -166,12 +165,12 @@ def _rest_of(spec: RunSpec) -> dict[str, Any]:
     return found
 
 
-def _environment(side: RunSide, other: RunSide) -> dict[str, str]:
+def _environment(run: DiffedRun, other: DiffedRun) -> dict[str, str]:
     """Recorded variables but for each attempt's own and those of the plan, which are settings."""
     # Of two records the one that both have: they do not hold the same variables, and what one leaves out is no difference.
-    recorded = side.environment if side.environment and other.environment else side.attempt.provenance.environment
-    left_out = {*_OWN_VARIABLES, *side.attempt.spec.env, *other.attempt.spec.env}
-    return {name: value for name, value in sorted({**side.attempt.provenance.variables, **recorded}.items()) if name not in left_out}
+    recorded = run.environment if run.environment and other.environment else run.attempt.provenance.environment
+    left_out = {*_OWN_VARIABLES, *run.attempt.spec.env, *other.attempt.spec.env}
+    return {name: value for name, value in sorted({**run.attempt.provenance.variables, **recorded}.items()) if name not in left_out}
 
 
 def _versions(provenance: Provenance) -> dict[str, Any]:
@@ -222,8 +221,8 @@ def diff_lines(diff: RunDiff, width: int) -> list[str]:
 def diff_json(diff: RunDiff) -> dict[str, Any]:
     """The diff as plain values."""
     return {
-        "before": _side(diff.before),
-        "after": _side(diff.after),
+        "before": _run_json(diff.before),
+        "after": _run_json(diff.after),
         "fingerprints_equal": diff.fingerprints_equal,
         "may_be_averaged": diff.may_be_averaged,
         "parted_by": list(diff.parted_by),
@@ -233,8 +232,8 @@ def diff_json(diff: RunDiff) -> dict[str, Any]:
     }
 
 
-def _side(side: RunSide) -> dict[str, Any]:
-    attempt = side.attempt
+def _run_json(run: DiffedRun) -> dict[str, Any]:
+    attempt = run.attempt
     return {
         "folder": attempt.folder,
         "run": attempt.spec.run,

@@ -38,9 +38,10 @@ from seatrial.records.columns import (
     TIME_COLUMNS,
     Columns,
 )
-from seatrial.records.measure import GroupSummary, RankedGroup
+from seatrial.records.measure import GroupSummary
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_table import axis_cells, run_cells
 from seatrial.records.verdict import Verdict

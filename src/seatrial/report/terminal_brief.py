@@ -15,7 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import RenderableType
 from rich.text import Text
 
-from seatrial.records.measure import RankedGroup
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.report.terminal_sections import NOTE_STYLES, clipped, headline_lines, written_reports
 from seatrial.report.text import NONE, figure, margin, one_line

@@ -18,7 +18,7 @@ from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, join_names
 from seatrial.records.columns import PHASES, STEPS
 from seatrial.records.events import STARTUP_PARTS
-from seatrial.records.measure import RankedGroup
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report.text import (

@@ -17,8 +17,8 @@ from seatrial.core.durable import DISK_ERRNOS
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.caution import Caution
 from seatrial.records.codec import to_json
-from seatrial.records.measure import Ranking
 from seatrial.records.plan import TimingSpec
+from seatrial.records.ranking import Ranking
 from seatrial.records.results import CampaignResults
 from seatrial.report import tables
 from seatrial.report.best_config import best_config, find_best, write_best

@@ -268,7 +268,6 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
         pending=tuple(run for run in campaign.pending if run in planned),
         machine=machine,
         code=code,
-        effective=_effective(newest),
         settings=_settings(newest, summary),
         debug=summary.debug,
         taken_t=_ended_t(newest) if newest else 0.0,
@@ -316,12 +315,6 @@ def _world_size(run: MeasuredRun | None) -> int:
     if run is None:
         return 1
     return run.measure.world_size if run.measure else run.attempt.spec.place.ranks
-
-
-def _effective(run: MeasuredRun | None) -> dict[str, str]:
-    if run is None or run.measure is None:
-        return {}
-    return {name: _masked_text(name, used) for name, (_, used, _) in run.measure.effective.items()}
 
 
 def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:

@@ -21,7 +21,7 @@ from seatrial.records.attempt import Attempt
 from seatrial.records.results import CampaignResults
 from seatrial.report.html.compare import Compared, compare_page, page_name
 from seatrial.report.html.data import page_data
-from seatrial.report.run_diff import RunDiff, RunSide, diff_runs
+from seatrial.report.run_diff import DiffedRun, RunDiff, diff_runs
 from seatrial.results.compare import resolve_pairs
 from seatrial.results.folders import find_attempts, find_campaign, find_run
 from seatrial.results.gather import require_plans
@@ -97,14 +97,14 @@ def _run_folder(results: CampaignResults, group: str) -> Path | None:
     return Path(results.output) / min(counted) if counted else None
 
 
-def read_run_for_diff(folder: Path) -> RunSide:
+def read_run_for_diff(folder: Path) -> DiffedRun:
     """The attempt, effective settings and environment of a run's folder, or of one attempt. Of several attempts, the newest that ended by
     itself."""
     attempt = _find_attempt(folder)
     paths = AttemptPaths(Path(attempt.folder))
-    return RunSide(
+    return DiffedRun(
         attempt=attempt,
-        effective=read_effective(paths.all_events(), attempt)[0],
+        effective=read_effective(paths.all_events(), attempt),
         environment=read_environment(paths.environment) or {},
     )
 

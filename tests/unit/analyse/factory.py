@@ -14,14 +14,24 @@ import polars as pl
 from seatrial.analyse.stragglers import NAMES
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA
 from seatrial.records.attempt import Attempt, Provenance, StepTables
-from seatrial.records.caution import Caution
+from seatrial.records.caution import Caution, Scalar
 from seatrial.records.comparison import ComparedGroup, ComparedRun
-from seatrial.records.measure import Estimate, GroupSummary, LossCurve, RunMeasure, Window
+from seatrial.records.measure import EffectiveSetting, Estimate, GroupSummary, LossCurve, RunMeasure, Window
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, TimingSpec, WorkloadSpec
 from seatrial.records.results import MeasuredRun
 
 STARTED_T = 1_794_700_000.0
+
+
+def effective(
+    reported: Mapping[str, tuple[Scalar, Scalar, str]], declared: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, EffectiveSetting]:
+    """Effective settings by name, from what was requested, what was in effect, and the reason; `declared` is what each may follow."""
+    return {
+        name: EffectiveSetting(name=name, requested=asked, effective=used, reason=reason, follows=(declared or {}).get(name, ()))
+        for name, (asked, used, reason) in reported.items()
+    }
 
 
 def spec(group: str = "mb8", repeat: int = 1, *, ranks: int = 1, workload: dict[str, Any] | None = None, **changes: Any) -> RunSpec:

@@ -17,7 +17,8 @@ from seatrial.analyse.scaling import scaling
 from seatrial.collect.original.attempt_records import FOLLOWS
 from seatrial.core.errors import RefusedError
 from seatrial.records.comparison import ComparedGroup, LossVerdict, Relation
-from seatrial.records.measure import GroupSummary, Ranking
+from seatrial.records.measure import GroupSummary
+from seatrial.records.ranking import Ranking
 from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.results.compare import compared_group
 from seatrial_workloads.contrastive.settings import FOLLOWS as TRAINER_FOLLOWS
@@ -55,8 +56,7 @@ def runs(
         figures = {
             "samples_per_s": per_s,
             "steps_per_s": per_s / 8,
-            "effective": dict(reported),
-            "follows": declared or {},
+            "effective": factory.effective(reported, declared),
             "world_size": ranks,
         }
         made = factory.measured(run, measure=figures, started_t=factory.STARTED_T + 100 * repeat)
@@ -446,13 +446,6 @@ def test_a_switch_of_the_original_scripts_may_be_what_was_asked_for() -> None:
         return runs(name, {"variant": name}, {"torch_compile_enabled": (None, value, "")}, follows=dict(FOLLOWS))
 
     assert kinds(*campaign(compiled("old_like", False), compiled("tuned", True)).groups) == []
-
-
-def test_rows_of_history_of_an_earlier_version_are_judged_by_what_they_have() -> None:
-    a, b = sides(campaign(Z0, Z1))
-    old = replace(a, effective_settings=(), requested={}, settings={"zero_stage": "0", "tower_graph": "True"})
-    assert kinds(old, replace(b, settings={"zero_stage": "1", "tower_graph": "True"}, requested={})) == [CONFOUNDED]
-    assert kinds(replace(a, effective_settings=(), requested={}, campaign="/old"), b) == []
 
 
 @pytest.mark.parametrize(

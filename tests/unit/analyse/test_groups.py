@@ -111,10 +111,10 @@ def test_what_the_platform_failed_weighs_on_no_group() -> None:
     [({}, 1.0, "precision (bf16 → none)"), ({}, 3.0, "precision (none → bf16)"), ({"precision": ("auto", "fp16", "")}, 3.0, "fp16 → bf16")],
 )
 def test_a_run_with_another_effective_setting_than_the_newest_is_set_aside(other: dict[str, Any], started_t: float, words: str) -> None:
-    bf16 = {"effective": {"precision": ("auto", "bf16", "")}}
+    bf16 = {"effective": factory.effective({"precision": ("auto", "bf16", "")})}
     runs = [
         factory.measured(factory.spec("a", 1, axes={"mb": 8}), measure=bf16, started_t=started_t),
-        factory.measured(factory.spec("a", 2, axes={"mb": 8}), measure={"effective": other}, started_t=2.0),
+        factory.measured(factory.spec("a", 2, axes={"mb": 8}), measure={"effective": factory.effective(other)}, started_t=2.0),
     ]
     (found,) = summarise_groups(runs, "old_like")
     assert (found.runs, found.set_aside_runs, found.axes) == (1, 1, {"mb": 8})

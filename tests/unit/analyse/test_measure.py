@@ -222,12 +222,12 @@ def test_samples_become_figures_and_cautions_come_after_those_of_the_steps() -> 
 
 def test_the_number_of_processors_of_one_host_is_the_runs_and_of_many_each_one_s_own() -> None:
     alone = sampled(TelemetryTables(host=host_samples()), provenance=Provenance(fingerprint="f0", cpu_count=4))
-    assert [cause.numbers["cores"] for cause in alone.uneven] == [4]
+    assert [cause.numbers["cores"] for cause in alone.jitter_causes] == [4]
     facts = {"node1": {"cpu_count": "8"}, "node2": {"cpu_count": "many"}, "node3": {}, "node4": {"cpu_count": "0"}}
     many = sampled(
         TelemetryTables(host=host_samples(), hosts=("node1",)), provenance=Provenance(fingerprint="f0", cpu_count=4, hosts=facts)
     )
-    assert [cause.numbers["cores"] for cause in many.uneven] == [8]
+    assert [cause.numbers["cores"] for cause in many.jitter_causes] == [8]
     assert [one.host for one in many.by_host] == ["node1"]
 
 
@@ -236,7 +236,7 @@ def test_samples_of_a_clock_that_was_set_meanwhile_are_not_matched_with_the_step
     jumped = steps.with_columns(t=pl.when(pl.col("step") >= 20).then(pl.col("t") + 3600.0).otherwise(pl.col("t")))
     samples = TelemetryTables(host=host_samples(), hosts=("node1",))
     assert sampled(samples, steps=steps).by_host and not sampled(samples, steps=jumped).by_host
-    assert sampled(samples, steps=jumped).uneven == ()
+    assert sampled(samples, steps=jumped).jitter_causes == ()
 
 
 def test_figures_and_causes_are_those_of_the_window() -> None:
@@ -244,12 +244,12 @@ def test_figures_and_causes_are_those_of_the_window() -> None:
     late = host_samples().with_columns(cpu_user_pct=pl.when(pl.col("epoch_sec") > STARTED_T + 30).then(95.0).otherwise(5.0))
     found = sampled(TelemetryTables(host=late), provenance=Provenance(fingerprint="f0", cpu_count=4), window="5:20")
     assert found.telemetry["host_cpu_busy_mean_pct"] == 9.0
-    assert found.uneven == ()
+    assert found.jitter_causes == ()
 
 
 def test_a_straggler_is_a_cause_of_uneven_steps() -> None:
     found = measure_run(attempt(factory.spec(ranks=4)), factory.run(4, 60, extra={(2, "fwd"): 20.0}), TelemetryTables())
-    assert [(cause.kind, cause.numbers["rank"]) for cause in found.uneven] == [("slow_rank", 2)]
+    assert [(cause.kind, cause.numbers["rank"]) for cause in found.jitter_causes] == [("slow_rank", 2)]
 
 
 def test_ends_are_those_of_the_slowest_rank_and_the_length_is_rank_0s() -> None:
@@ -349,12 +349,12 @@ def test_the_first_loss_that_is_no_number_is_named() -> None:
 
 def test_what_the_workload_warns_of_and_axes_without_effect() -> None:
     effective = {"amp": ("bf16", "fp32", "caution: this GPU knows no bf16"), "mb": (8, 4, "memory"), "nw": ("auto", 2, "cores")}
-    tables = factory.tables(factory.steps_of([100.0] * 60), effective=effective)
+    tables = factory.tables(factory.steps_of([100.0] * 60), effective=factory.effective(effective))
     found = by_kind(tables, factory.spec("a", axes={"mb": 8, "nw": "auto", "lr": 1}))
     assert found["workload_warns"].text in SENTENCES
     assert found["axis_without_effect"].text in SENTENCES
     assert len(found) == 2
-    none = factory.tables(factory.steps_of([100.0] * 60), effective={"mb": (8, None, "not used")})
+    none = factory.tables(factory.steps_of([100.0] * 60), effective=factory.effective({"mb": (8, None, "not used")}))
     assert by_kind(none, factory.spec("a", axes={"mb": 8}))["axis_without_effect"].text in SENTENCES
 
 

@@ -21,7 +21,7 @@ from seatrial.analyse.scaling import (
 )
 from seatrial.core.errors import RefusedError
 from seatrial.records.comparison import ComparedGroup, ComparedRun, ScalingPoint
-from seatrial.records.measure import Estimate
+from seatrial.records.measure import EffectiveSetting, Estimate
 from tests.unit.analyse.factory import assert_golden
 from tests.unit.analyse.factory import side as side_of
 
@@ -314,11 +314,12 @@ def test_sentences() -> None:
     incomplete = sides(
         {"pending": ("g1_r3", "g1_r4")}, {"run": {"steady": False}}, {"failed_runs": 1, "infrastructure_failures": ("g3_r9 (io_error)",)}
     )
+    amps = [EffectiveSetting(name="amp", requested="on", effective=used) for used in ("on", "off")]
     cases = {
         "machines": cautions(sides({"machine": {"gpu_name": "A"}}, {"machine": {"gpu_name": "B"}})),
         "settings": cautions(sides({"settings": {"lr": "1"}}, {"settings": {"lr": "2"}})),
         "code": cautions(sides(*many)),
-        "effective": cautions(sides({"effective": {"amp": "on"}}, {"effective": {"amp": "off"}})),
+        "effective": cautions(sides(*({"effective_settings": (amp,)} for amp in amps))),
         "debug": cautions(sides({"debug": ("NCCL_DEBUG=INFO",)}, {})),
         "strong": cautions(sides({}, {}, {}), point(1), point(2, weak=False), point(4, weak=False)),
         "mixed": cautions(sides({}, {}, {}), point(1), point(2), point(4, weak=False)),

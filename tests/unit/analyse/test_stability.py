@@ -113,12 +113,12 @@ def test_the_strongest_cause_of_each_kind_is_the_groups() -> None:
 
 def _with(run: MeasuredRun, *causes: JitterCause) -> MeasuredRun:
     assert run.measure is not None
-    return dataclasses.replace(run, measure=dataclasses.replace(run.measure, uneven=causes))
+    return dataclasses.replace(run, measure=dataclasses.replace(run.measure, jitter_causes=causes))
 
 
 @pytest.mark.parametrize("kind", ["anti_correlated_gpus", "thermal"])
 def test_a_platform_that_jitters_is_not_stable_however_even_its_steps_are(kind: str) -> None:
-    found = group_stability(group_runs([1.1, 1.1, 1.1], uneven=(JitterCause(kind=kind, text="seen"),)))
+    found = group_stability(group_runs([1.1, 1.1, 1.1], jitter_causes=(JitterCause(kind=kind, text="seen"),)))
     assert found.verdict is StabilityVerdict.UNSTABLE and found.reason in SENTENCES
 
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from seatrial.campaign import tracking
 from seatrial.campaign import tracking as tracker_handle
 from seatrial.campaign.lock import hold_lock, request_stop
-from seatrial.campaign.tracking import Answer, StopRequested, TrackerProcess, Tracking, TrackingListener, Warn, never
+from seatrial.campaign.tracking import Answer, Request, StopRequested, TrackerProcess, Tracking, TrackingListener, Warn, never
 from seatrial.cli.live_view import PlainView
 from seatrial.cli.main import run_command
 from seatrial.cli.run import stop_requests
@@ -35,11 +35,25 @@ from seatrial.records.telemetry import GPU_COLUMNS
 from seatrial.report import trackers
 from seatrial.report.trackers import TrackedCampaign, TrackedRun, chosen_trackers
 from seatrial.results.recompute import gather_results, recompute
-from seatrial.results.tracker_process import MAX_STEP_POINTS, MAX_TELEMETRY_POINTS, attempt_key, serve, thin, tracked_campaign, tracked_run
+from seatrial.results.tracked import (
+    MAX_STEP_POINTS,
+    MAX_TELEMETRY_POINTS,
+    attempt_key,
+    campaign_request,
+    requested_run,
+    run_request,
+    thin,
+    tracked_campaign,
+    tracked_run,
+)
+from seatrial.results.tracker_process import serve
 from tests.processes import is_gone
 from tests.unit.launch.factory import make_spec
+from tests.unit.report import factory as report_factory
 from tests.unit.results.campaigns import RUNS, STEPS, TOKEN, write_campaign, write_samples
 from tests.waiting import wait_until
+
+MEASURED = report_factory.measured("mb8_nw2", 1)
 
 
 @pytest.fixture(scope="module")
@@ -130,15 +144,15 @@ def test_a_key_is_of_one_attempt_wherever_its_folder_lies(campaign: CampaignPath
 
 def test_the_campaign_brings_its_report(tmp_path: Path) -> None:
     paths = write_campaign(tmp_path / "out", nan_step=None)
-    recompute(paths.folder)
-    sent = tracked_campaign(paths)
+    sent = tracked_campaign(recompute(paths.folder))
     assert sent is not None and sent.name == "factory"
     assert sent.tags["recommended"] == "mb8" and "mb8" in sent.text
     assert sent.tags["verdict"] == json.loads(paths.verdict.read_text())["verdict"]
 
 
 def test_a_campaign_without_a_finished_run_has_nothing_to_send(tmp_path: Path) -> None:
-    assert tracked_campaign(CampaignPaths(tmp_path)) is None
+    unfinished = dataclasses.replace(gather_results(write_campaign(tmp_path / "out")), runs=())
+    assert tracked_campaign(unfinished) is None and campaign_request(unfinished)["campaign"] is None
 
 
 # Answers the first order and then sleeps, with a child that sleeps too.
@@ -148,6 +162,11 @@ sys.stdin.readline()
 print('{"ok": true, "where": "here"}', flush=True)
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 time.sleep(600)
+"""
+OBEYS = """
+import sys
+for line in sys.stdin:
+    print('{"ok": true, "where": "here"}', flush=True)
 """
 DIES = "import sys; sys.stdin.readline(); sys.exit(7)"
 # Its output is closed, as Python closes it at its end, and something still keeps it.
@@ -210,16 +229,16 @@ class Recorder:
 
 def test_orders_are_obeyed_and_failures_are_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write_campaign(tmp_path / "out")
-    recompute(paths.folder)
+    results = recompute(paths.folder)
     recorder = Recorder(failing="mb8_r2")
     monkeypatch.setattr("seatrial.results.tracker_process.open_tracker", lambda name, folder: recorder)
-    runs = [{"do": "run", "attempt": str(paths.run(name).attempt(1).folder)} for name in ("mb8_r2", "mb16_r1", "nothing_r1")]
-    orders = [{"do": "open"}, *runs, {"do": "campaign"}]
+    runs = [run_request(next(run for run in results.runs if run.attempt.spec.run == name)) for name in ("mb8_r2", "mb16_r1")]
+    orders = [{"do": "open"}, *runs, {"do": "run"}, campaign_request(results)]
     answers = io.StringIO()
     serve("mlflow", paths.folder, io.StringIO("".join(json.dumps(order) + "\n" for order in orders)), answers)
     found = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert [answer["ok"] for answer in found] == [True, False, True, False, True]
-    assert found[1]["reason"] == "ConnectionError: refused" and "holds no finished attempt" in found[3]["reason"]
+    assert found[1]["reason"] == "ConnectionError: refused" and found[3]["reason"] == "KeyError: 'run'"
     assert [run.name for run in recorder.runs] == ["mb16_r1"] and recorder.campaigns[0].name == "factory"
 
 
@@ -263,8 +282,8 @@ def test_a_library_that_exits_is_an_answer_and_its_end_is_not_waited_for(tmp_pat
     warned: list[str] = []
     with tracking_through(tmp_path, EXITS, warn=warned.append) as several:
         several.open()
-        several.send_run(tmp_path / "run-1")
-        several.send_campaign()
+        several.send_run(MEASURED)
+        several.send_campaign(report_factory.results())
     assert len(warned) == 2 and all("SystemExit: no licence" in line for line in warned)
 
 
@@ -300,8 +319,8 @@ def test_two_failures_in_a_row_and_it_is_left_alone(tmp_path: Path) -> None:
     warned: list[str] = []
     with tracking_through(tmp_path, DIES, warn=warned.append) as several:
         for number in range(5):
-            several.send_run(tmp_path / f"run-{number}")
-        several.send_campaign()
+            several.send_run(report_factory.measured("mb8_nw2", 1, number=number))
+        several.send_campaign(report_factory.results())
         (account,) = several.account()
     assert len(warned) == 2 and "nothing more is sent to it" in warned[1] and "nothing more" not in warned[0]
     assert account.startswith("mlflow: 0 of 5 runs sent; 5 not (its process ended with exit code 7)")
@@ -320,24 +339,24 @@ def test_an_order_under_way_is_given_up_and_none_is_given_afterwards(tmp_path: P
     monkeypatch.setattr(tracking, "REQUEST_LIMIT_S", 600.0)
     monkeypatch.setattr(tracking, "CLOSE_LIMIT_S", 600.0)
     monkeypatch.setattr(tracking, "INTERRUPTED_CLOSE_LIMIT_S", 0.2)
-    paths, looks = CampaignPaths(tmp_path), itertools.count()
-    asked: list[str] = []
+    looks = itertools.count()
+    asked: list[object] = []
 
     def stop_requested() -> bool:
         """Only while the second order is waited for."""
         return "run" in asked and next(looks) > 2
 
     class Heard(TrackerProcess):
-        def ask(self, request: dict[str, str], limit_s: float, stop_requested: StopRequested = never) -> Answer:
+        def ask(self, request: Request, limit_s: float, stop_requested: StopRequested = never) -> Answer:
             asked.append(request["do"])
             return super().ask(request, limit_s, stop_requested)
 
-    hanging = Heard("mlflow", paths, argv=(sys.executable, "-c", HANGS))
+    hanging = Heard("mlflow", CampaignPaths(tmp_path), argv=(sys.executable, "-c", HANGS))
     with tracking_through(tmp_path, hanging, warn=pytest.fail, stop_requested=stop_requested) as several:
         listener = TrackingListener(PlainView(Console(file=io.StringIO())), several)
         listener.started(make_spec(tmp_path), 1, 1, 2)
-        several.send_run(paths.run("mb8_r1").attempt(1).folder)
-        several.send_campaign()
+        several.send_run(MEASURED)
+        several.send_campaign(report_factory.results())
         (account,) = several.account()
     assert account.startswith("mlflow: 0 of 1 runs sent; 1 not (interrupted): `seatrial report ")
 
@@ -349,9 +368,38 @@ def test_a_run_cut_short_is_counted_and_not_sent(tmp_path: Path) -> None:
         listener = TrackingListener(PlainView(Console(file=io.StringIO())), several)
         listener.ended(make_spec(tmp_path), outcome(Outcome.INTERRUPTED), None)
         assert dying.pid is None and warned == []
-        listener.ended(make_spec(tmp_path), outcome(Outcome.FAILED), None)
+        listener.ended(make_spec(tmp_path), outcome(Outcome.FAILED), MEASURED)
         (account,) = several.account()
-    assert warned and account.startswith("mlflow: 0 of 2 runs sent; 2 not (")
+    assert warned and account.startswith("mlflow: 0 of 2 runs sent; 2 not (its process ended with exit code 7)")
+
+
+def test_a_run_that_could_not_be_measured_is_counted_and_not_sent(tmp_path: Path) -> None:
+    with tracking_through(tmp_path, DIES, warn=pytest.fail) as several:
+        TrackingListener(PlainView(Console(file=io.StringIO())), several).ended(make_spec(tmp_path), outcome(Outcome.FAILED), None)
+        (account,) = several.account()
+    assert account.startswith("mlflow: 0 of 1 runs sent; 1 not (its files cannot be read)")
+
+
+def test_one_that_does_not_read_a_large_request_holds_nothing_up(tmp_path: Path) -> None:
+    deaf = process(tmp_path, HANGS)
+    assert deaf.ask({"do": "open"}, 30).ok
+    assert deaf.ask({"do": "run", "run": "x" * 2_000_000}, 0.2).reason == "no answer in 0 s"
+
+
+def test_what_is_sent_arrives_as_it_was_measured(campaign: CampaignPaths, run: TrackedRun) -> None:
+    measured = next(one for one in gather_results(campaign).runs if one.attempt.spec.run == run.name)
+    arrived = requested_run(json.loads(json.dumps(run_request(measured))))
+    # By its text: a loss that is not a number is unequal to itself.
+    assert repr(arrived) == repr(run) and math.isnan(arrived.steps[5].values["loss"])
+
+
+def test_a_run_is_read_once_for_all_trackers(campaign: CampaignPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (measured, *_), reads = gather_results(campaign).runs, []
+    monkeypatch.setattr("seatrial.collect.steps.read_steps", lambda attempt: reads.append(attempt) or read_steps(attempt))
+    with Tracking(["mlflow", "wandb"], CampaignPaths(tmp_path), pytest.fail, process_of=lambda *_: process(tmp_path, OBEYS)) as several:
+        several.send_run(measured)
+        assert [account.split(";")[0] for account in several.account()] == [f"{name}: 1 of 1 runs sent to here" for name in several.names]
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -388,7 +436,7 @@ def test_every_attempt_that_is_over_through_real_processes(tmp_path: Path) -> No
     unfinished = paths.run("mb16_r9").attempt(1).folder
     unfinished.mkdir(parents=True)
     with Tracking(["tensorboard"], paths, pytest.fail) as several:
-        several.send_all([attempt for run in paths.runs() for attempt in run.attempts()])
+        several.send_all(gather_results(paths))
         assert several.account() == [f"tensorboard: {RUNS + 1} of {RUNS + 1} runs sent to {paths.tensorboard}"]
     files = sorted(str(path.parent.relative_to(paths.tensorboard)) for path in paths.tensorboard.rglob("events.*"))
     assert files == ["campaign", "mb16_r1/attempt-1", "mb16_r2/attempt-1", "mb8_r1/attempt-1", "mb8_r1/attempt-2", "mb8_r2/attempt-1"]

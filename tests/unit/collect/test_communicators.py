@@ -204,7 +204,8 @@ def test_gloo_where_nccl_was_requested_is_a_caution_and_an_effective_setting(tmp
     asked = replace(attempt, spec=replace(attempt.spec, workload=workload))
     found = read_process_groups(asked)
     (caution,) = communicator_cautions(asked, found, 2)
-    assert (caution.kind, effective_backend(asked, found.communicators)["backend"][:2]) == ("other_backend", ("nccl", "gloo"))
+    backend = effective_backend(asked, found.communicators)["backend"]
+    assert (caution.kind, backend.requested, backend.effective) == ("other_backend", "nccl", "gloo")
     assert not list(communicator_cautions(attempt, found, 2)) and effective_backend(attempt, found.communicators) == {}
 
 

@@ -181,7 +181,7 @@ def test_effective_settings_are_those_of_all_ranks(tmp_path: Path, by_rank: dict
     for rank in range(3):
         lines = [graph_of(attempt, rank, *by_rank[rank])] if rank in by_rank else []
         write_events(attempt, rank, "".join(f"{line}\n" for line in (*lines, event(attempt, rank=rank, step=0))))
-    assert read_tables(attempt).effective == {"graph": expected}
+    assert read_tables(attempt).effective == factory.effective({"graph": expected})
 
 
 def test_a_fallback_in_the_middle_of_a_long_file_is_read_and_nothing_after_it(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_fallback_in_the_middle_of_a_long_file_is_read_and_nothing_after_it(tm
     text = "\n".join([graph_of(attempt, 1, True), *steps[:1500], late, *steps[1500:], ""])
     assert len(text) > 3 * SEARCH_BLOCK_BYTES, "several blocks"
     write_events(attempt, 1, text)
-    assert read_tables(attempt).effective == {"graph": (True, "mixed: True on 1 of 2 ranks", "rank 1 has False: late")}
+    assert read_tables(attempt).effective == factory.effective({"graph": (True, "mixed: True on 1 of 2 ranks", "rank 1 has False: late")})
     path = AttemptPaths(Path(attempt.folder)).events(1)
     # What comes after the last of two is not looked at, however it reads.
     path.write_text(text + graph_of(attempt, 1, "never read") + "\n")
@@ -203,14 +203,14 @@ def test_a_rank_that_the_run_does_not_have_reports_nothing(tmp_path: Path) -> No
     attempt = write_attempt(tmp_path, factory.spec(ranks=1))
     write_events(attempt, 0, f"{event(attempt, 'start', world_size=1)}\n{graph_of(attempt, 0, True)}\n{event(attempt, step=0)}\n")
     write_events(attempt, 5, f"{graph_of(attempt, 5, False)}\n{event(attempt, rank=5, step=0)}\n")
-    assert read_tables(attempt).effective == {"graph": (True, True, "")}
+    assert read_tables(attempt).effective == factory.effective({"graph": (True, True, "")})
 
 
 def test_effective_settings_without_any_step_are_those_of_all_ranks_too(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path, factory.spec(ranks=2))
     for rank, effective in enumerate((True, False)):
         write_events(attempt, rank, f"{graph_of(attempt, rank, effective)}\n")
-    assert read_steps(attempt).effective == {"graph": (True, "mixed: True on 1 of 2 ranks", "rank 1 has False")}
+    assert read_steps(attempt).effective == factory.effective({"graph": (True, "mixed: True on 1 of 2 ranks", "rank 1 has False")})
 
 
 def test_effective_settings_have_what_was_requested_and_the_reason(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_effective_settings_have_what_was_requested_and_the_reason(tmp_path: Pat
     flag = event(attempt, "effective", setting="tf32", requested=True, effective=False, reason="")
     write_events(attempt, 0, f"{effective}\n{flag}\n{event(attempt, step=0)}\n")
     tables = read_tables(attempt)
-    assert tables.effective == {"precision": ("auto", "bf16", "cc 9.0"), "tf32": (True, False, "")}
+    assert tables.effective == factory.effective({"precision": ("auto", "bf16", "cc 9.0"), "tf32": (True, False, "")})
 
 
 def test_what_effective_settings_may_follow_is_read_with_them(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_what_effective_settings_may_follow_is_read_with_them(tmp_path: Path) ->
     odd = event(attempt, "effective", setting="tf32", follows=["a"], **values)
     write_events(attempt, 0, f"{declared}\n{odd}\n{event(attempt, step=0)}\n")
     tables = read_tables(attempt)
-    assert tables.follows == {"graph": ("attn_impl", "precision")} and set(tables.effective) == {"graph", "tf32"}
+    assert {name: one.follows for name, one in tables.effective.items()} == {"graph": ("attn_impl", "precision"), "tf32": ()}
 
 
 def test_effective_settings_of_another_attempt_are_skipped(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_effective_settings_of_another_attempt_are_skipped(tmp_path: Path) -> No
     nested = own.replace('"bf16"', '{"a": [1]}')
     write_events(attempt, 0, f"{own}\n{other}\n{nested}\n{event(attempt, step=0)}\n")
     tables = read_tables(attempt)
-    assert tables.effective == {"precision": ("auto", "bf16", "")}
+    assert tables.effective == factory.effective({"precision": ("auto", "bf16", "")})
 
 
 def test_the_word_effective_elsewhere_is_no_setting(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ def test_a_row_has_the_seeds_columns_then_ours_then_the_axes() -> None:
         measure={
             "world_size": 2,
             "samples_per_s": 320.0,
-            "effective": {"precision": ("auto", "bf16", "cc 9.0"), "attention": ("flash", "sdpa", "flash_attn is not installed")},
+            "effective": factory.effective(
+                {"precision": ("auto", "bf16", "cc 9.0"), "attention": ("flash", "sdpa", "flash_attn is not installed")}
+            ),
             "seed": {"last_iter_p50_ms": 41.5, "iter_p90_over_p50": 1.25, "tail_std_iter_p50_ms": 0.5, "unstable_run_flag": False},
         },
         provenance=Provenance(gpu_name="H100", git_commit_hash="0123456789abcdef", fingerprint="f0"),

@@ -44,7 +44,7 @@ def test_a_clock_an_hour_off_changes_no_figure(tmp_path: Path, skew: dict[int, f
     assert [replace(course, first_t=None, last_t=None) for course in found.memory] == [
         replace(course, first_t=None, last_t=None) for course in expected.memory
     ]
-    assert (found.straggler, found.uneven, found.by_host) == (expected.straggler, expected.uneven, expected.by_host)
+    assert (found.straggler, found.jitter_causes, found.by_host) == (expected.straggler, expected.jitter_causes, expected.by_host)
 
 
 def test_the_timeline_of_a_skewed_host_is_corrected(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_samples_of_every_host_count(tmp_path: Path) -> None:
 def test_a_slow_host_is_one_cause_and_not_as_many_as_it_has_ranks(tmp_path: Path) -> None:
     found = measured(many_hosts.write(tmp_path, many_hosts.Hosts(hosts=3, ranks=4, slow=frozenset({1}))))
     assert found.straggler is not None and found.straggler.slow_host == "node1" and found.straggler.slow_host_ranks == 4
-    assert [cause.kind for cause in found.uneven if cause.kind.startswith("slow_")] == ["slow_host"]
-    (cause,) = (cause for cause in found.uneven if cause.kind == "slow_host")
+    assert [cause.kind for cause in found.jitter_causes if cause.kind.startswith("slow_")] == ["slow_host"]
+    (cause,) = (cause for cause in found.jitter_causes if cause.kind == "slow_host")
     assert "All 4 ranks of host node1" in cause.text and cause.numbers["host"] == "node1"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from seatrial.collect.original.attempt_records import (
     ACTIONS,
+    AS_FOR_ANY_JOB,
+    action_of,
     effective_of,
     identified,
     merge_logs,
@@ -248,9 +250,9 @@ def test_exit_code_125_is_a_timeout_only_with_steps_left() -> None:
 def test_advice_names_nothing_that_such_a_run_lacks() -> None:
     absent = ("command.sh", "limits.", "place.", "`env`", "in the plan", "`seatrial ", "stacks/", "for Seatrial to choose")
     reached = [entry for entry in signatures() if entry.patterns or entry.exit_codes or entry.id in ("exception", "exit_code", "unknown")]
-    actions = {entry.id: ACTIONS.get(entry.id, entry.action) for entry in reached}
+    actions = {entry.id: action_of(entry.id, entry.action) for entry in reached}
     assert {id: action for id, action in actions.items() if not action or any(word in action for word in absent)} == {}
-    assert set(ACTIONS) <= set(actions) and ended(1, "ValueError: no such key").action == ACTIONS["exception"]
+    assert {*ACTIONS, *AS_FOR_ANY_JOB} <= set(actions) and ended(1, "ValueError: no such key").action == ACTIONS["exception"]
 
 
 def test_a_successful_end() -> None:

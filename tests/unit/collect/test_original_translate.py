@@ -45,6 +45,7 @@ from tests.original_campaign import (
     sweep_run,
     write_original_campaign,
 )
+from tests.unit.analyse import factory
 
 FIRST = "sweep_z0_mb128_nw6_pf4_r1"
 SECOND = "sweep_z0_mb160_nw6_pf4_r1"
@@ -88,7 +89,7 @@ def test_a_translated_attempt_has_every_file(tmp_path: Path) -> None:
     ]
     assert attempt.current and attempt.cautions == () and attempt.telemetry is not None and attempt.telemetry.gpu is not None
     assert attempt.telemetry.gpu.rows == 186 and attempt.provenance.driver_version == "550.54.15"
-    assert read_effective(paths.all_events(), attempt)[0]["attn_impl"] == ("auto", "sdpa", "")
+    assert read_effective(paths.all_events(), attempt)["attn_impl"] == factory.effective({"attn_impl": ("auto", "sdpa", "")})["attn_impl"]
 
 
 def test_lines_are_timed_by_their_timestamps(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def signs_of(
         files.write_json(
             paths.environment, {"variables": [{"name": name, "value": value, "set_by": "plan"} for name, value in env.items()]}
         )
-    return read_slow_signs(attempt, effective or {})
+    return read_slow_signs(attempt, factory.effective(effective or {}))
 
 
 @pytest.mark.parametrize(("id", "line"), [(id, line) for id, lines in SLOW_LINES.items() for line in lines])

@@ -30,7 +30,7 @@ TOO_SLOW = Criterion(metric="samples_per_s", scope="winner", at_least=5000)
 
 def slow_runs() -> list:
     first, second, *others = clean_runs()
-    return [changed(first, slow_signs=(SIGN,), debug=(DEBUG,), uneven=(THERMAL, GAPS)), changed(second, slow_signs=(SIGN,)), *others]
+    return [changed(first, slow_signs=(SIGN,), debug=(DEBUG,), jitter_causes=(THERMAL, GAPS)), changed(second, slow_signs=(SIGN,)), *others]
 
 
 def test_every_sign_once_with_all_its_runs() -> None:
@@ -70,7 +70,7 @@ def test_what_two_sources_saw_is_reported_once() -> None:
 def test_causes_seen_are_each_given_once_with_all_their_runs() -> None:
     first, second, third, _ = clean_runs()
     hot = dataclasses.replace(THERMAL, numbers={"gpu": 0, "held_ratio": 0.123456, "temp_c": None})
-    runs = [changed(first, uneven=(hot, GAPS)), changed(second, uneven=(hot,)), dataclasses.replace(third, measure=None)]
+    runs = [changed(first, jitter_causes=(hot, GAPS)), changed(second, jitter_causes=(hot,)), dataclasses.replace(third, measure=None)]
     heat, gaps = causes_seen(runs)
     assert (heat.id, gaps.id) == ("thermal", "telemetry_gaps") and heat.text in SENTENCES
     assert [(one.subject, one.value) for one in heat.evidence] == [

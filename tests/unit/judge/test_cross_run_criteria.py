@@ -132,8 +132,8 @@ def on_gpus(run: MeasuredRun, *devices: str, gpu_s: float | None = 2.0) -> Measu
 
 
 def test_gpus_that_take_turns_fail_and_unsampled_ones_do_not_pass() -> None:
-    healthy = changed(on_gpus(clean_runs()[0], "0", "1"), uneven=(), telemetry={"gpu_util_mean_pct": 95.0}, window_s=400.0)
-    found = finding(TURNS, runs=[changed(healthy, uneven=(IN_TURNS_CAUSE,))])
+    healthy = changed(on_gpus(clean_runs()[0], "0", "1"), jitter_causes=(), telemetry={"gpu_util_mean_pct": 95.0}, window_s=400.0)
+    found = finding(TURNS, runs=[changed(healthy, jitter_causes=(IN_TURNS_CAUSE,))])
     assert found.verdict is Verdict.FAIL and "GPU 0 and GPU 1" in found.text
     assert any(one.value == -0.9 and one.file.endswith("gpu_telemetry.csv") for one in found.evidence)
     assert finding(TURNS, runs=[healthy]).verdict is Verdict.PASS

@@ -21,8 +21,9 @@ from seatrial.judge.verdict import (
     violated_text,
 )
 from seatrial.records.caution import MAY_HAVE_FAILED, Caution
-from seatrial.records.measure import Ranking, Window
+from seatrial.records.measure import Window
 from seatrial.records.outcome import Cause, Fault, Outcome
+from seatrial.records.ranking import Ranking
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import METRICS, Baseline, Criterion, Verdict
 from tests.facts import states

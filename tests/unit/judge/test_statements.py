@@ -243,7 +243,7 @@ def cause(kind: str) -> JitterCause:
 
 def cause_findings(*kinds: str, unstable: StabilityVerdict | None = None) -> list[Finding]:
     stability = unstable and GroupStability(verdict=unstable, reason="", runs=2, causes=(cause("thermal"),))
-    runs = [changed(clean_runs()[0], uneven=tuple(map(cause, kinds)))]
+    runs = [changed(clean_runs()[0], jitter_causes=tuple(map(cause, kinds)))]
     return list(cause_statements(collect_facts(runs, [factory.summary("mb16_nw2", stability=stability)], factory.ranking(), ())))
 
 

@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterator
 
 from seatrial.records.outcome import Cause, Fault
-from seatrial.records.signatures.registry import TOPICS, Signature
+from seatrial.records.signatures.registry import DEEPSPEED, STAGE1, Signature
+
+TOPICS = (STAGE1, DEEPSPEED, "sparse-lm", "sft", "inference")
 
 _EXPRESSIONS = ("patterns", "effective", "env")
-_OF_SLOW = ("words", "effective", "env", "unset", "kinds", "at_least", "needs_infiniband")
+_OF_SLOW = ("keywords", "effective", "env", "unset", "kinds", "at_least", "needs_infiniband")
 # Lines that every script prints: a pattern that finds one of them would find a cause in any run.
 _ORDINARY = ("", "step 3: loss 1.25", "[rank0]: step 3", "Traceback (most recent call last):")
 
@@ -58,8 +60,8 @@ def _wrong_combinations(entry: Signature) -> Iterator[str]:
         yield f"a sign of slowness has the cause `none`, not `{entry.cause.value}`"
     if entry.patterns and entry.cause is Cause.NONE and not entry.slows:
         yield "patterns are for failures and for signs of slowness"
-    if entry.slows and bool(entry.patterns) != bool(entry.words):
-        yield "a sign of slowness with patterns needs words, and words need patterns"
+    if entry.slows and bool(entry.patterns) != bool(entry.keywords):
+        yield "a sign of slowness with patterns needs keywords, and keywords need patterns"
     if entry.slows and not (entry.patterns or entry.effective or entry.env or entry.kinds):
         yield "nothing tells this sign of slowness"
     for key in _OF_SLOW:

@@ -36,7 +36,7 @@ from tests.unit.analyse import factory
 
 def test_effective_settings_count_before_requested_ones() -> None:
     run = factory.spec(settings={"micro_batch": 32, "precision": "auto", "compile": True, "attention": "flash"})
-    effective = {"micro_batch": (32, 16, "does not fit"), "precision": ("auto", "bf16", "cc 9.0")}
+    effective = factory.effective({"micro_batch": (32, 16, "does not fit"), "precision": ("auto", "bf16", "cc 9.0")})
     cells = config_cells(run, Provenance(), effective, world_size=4)
     assert (cells["micro_batch"], cells["global_batch"], cells["world_size"]) == (16, 64, 4)
     assert (cells["precision_mode_req"], cells["precision_mode_effective"]) == ("auto", "bf16")
@@ -62,7 +62,7 @@ def test_global_batch_falls_back_to_samples_per_step() -> None:
 
 
 def test_reasons_name_only_what_differs_from_the_request() -> None:
-    effective = {"attention": ("flash", "sdpa", "not installed"), "precision": ("bf16", "bf16", "asked for")}
+    effective = factory.effective({"attention": ("flash", "sdpa", "not installed"), "precision": ("bf16", "bf16", "asked for")})
     assert fallback_reasons(effective) == "attention: flash → sdpa (not installed)"
 
 
@@ -87,7 +87,7 @@ def test_every_cell_has_a_column() -> None:
             last_steps=LastSteps(n=50, mean_ms=10.0, stdev_ms=1.0, per_s=800.0),
             memory=(trend("host", 5.0, MemoryVerdict.LEAK), trend("gpu", 0.0)),
             straggler=Straggler(verdict=StragglerVerdict.NAMED, reason="", rank=3, score=0.25, phase="fwd", n=100),
-            uneven=(JitterCause(kind="thermal", text=""), JitterCause(kind="slow_rank", text="")),
+            jitter_causes=(JitterCause(kind="thermal", text=""), JitterCause(kind="slow_rank", text="")),
             debug=(DebugSetting(name="NCCL_DEBUG", value="INFO", source="environment.json", why=""),),
             slow_signs=(SlowSign(id="flash_off", action="", detail=""),),
         )

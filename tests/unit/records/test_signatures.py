@@ -127,7 +127,7 @@ def test_every_id_is_unique(tmp_path: Path) -> None:
         ("Bring", "bring", "'action' is not a sentence"),
         ("`no disk`", "`no disk", "paired backticks"),
         ("patterns", "topics = ['moon']\npatterns", "topic 'moon'"),
-        ("patterns", "words = ['disk']\npatterns", "'words' is for signs of slowness"),
+        ("patterns", "keywords = ['disk']\npatterns", "'keywords' is for signs of slowness"),
         ("patterns", "echo = true\npatterns", "an echo is an after-effect too"),
         ("patterns", "slows = true\npatterns", "has the cause `none`"),
         ('"io_error"', '"none"', "nobody's fault"),

@@ -7,8 +7,9 @@ import dataclasses
 import math
 
 from seatrial.records.columns import PHASES, RANKS, STEP_TIMES, STEPS, Columns, RunCharts
-from seatrial.records.measure import Estimate, RankedGroup
+from seatrial.records.measure import Estimate
 from seatrial.records.outcome import Outcome
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from tests.unit.report import factory
 

@@ -15,19 +15,10 @@ from seatrial.judge.verdict import judge
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint, EtaQuality
-from seatrial.records.measure import (
-    Estimate,
-    GroupSummary,
-    HarmlessCount,
-    RankedGroup,
-    Ranking,
-    RunHealth,
-    RunMeasure,
-    TimingPoint,
-    Window,
-)
+from seatrial.records.measure import EffectiveSetting, Estimate, GroupSummary, HarmlessCount, RunHealth, RunMeasure, TimingPoint, Window
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, LauncherSpec, PlaceSpec, RunSpec, TimingSpec, WorkloadSpec
+from seatrial.records.ranking import RankedGroup, Ranking
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.verdict import Criterion
 
@@ -122,7 +113,11 @@ def measure(samples_per_s: float, *, steady: bool = True, loss_falls: bool | Non
         last_loss=3.25,
         loss_falls=loss_falls,
         duration_s=31.5,
-        effective={"precision_mode": ("auto", "fp32", "no GPU: bf16 would be slower")},
+        effective={
+            "precision_mode": EffectiveSetting(
+                name="precision_mode", requested="auto", effective="fp32", reason="no GPU: bf16 would be slower"
+            )
+        },
         seed=_run_seed(p50_ms),
         eta_points=eta_points(p50_ms),
         eta_quality=EtaQuality(

@@ -72,7 +72,7 @@ def test_every_part_is_there() -> None:
         "  computed  the group over the baseline, less 1",
         f"  made of   {', '.join(RAW[:4])} and 2 more",
         "",
-        f"  remake    {COMMAND}",
+        f"  recompute {COMMAND}",
     ]
 
 

@@ -12,9 +12,10 @@ from seatrial.analyse.groups import summarise_groups
 from seatrial.analyse.ranking import rank_groups
 from seatrial.records.caution import Caution
 from seatrial.records.columns import ORIGINAL_SCRIPTS, STEPS, RunCharts
-from seatrial.records.measure import GroupSummary, RankedGroup, TimingPoint
+from seatrial.records.measure import GroupSummary, TimingPoint
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.html.data import page_data
 from seatrial.report.markdown_sections import MOST_REASONS

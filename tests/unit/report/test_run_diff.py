@@ -13,7 +13,8 @@ from seatrial.machine.provenance import compute_fingerprint
 from seatrial.records.attempt import Attempt
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
-from seatrial.report.run_diff import ALIKE, Difference, RunDiff, RunSide, argv_differences, diff_json, diff_lines, diff_runs
+from seatrial.report.run_diff import ALIKE, DiffedRun, Difference, RunDiff, argv_differences, diff_json, diff_lines, diff_runs
+from tests.unit.analyse import factory as analyse_factory
 from tests.unit.report.factory import outcome, provenance, spec
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,7 +28,7 @@ def side(
     effective: dict[str, Any] | None = None,
     environment: dict[str, str] | None = None,
     **facts: Any,
-) -> RunSide:
+) -> DiffedRun:
     run_spec = run_spec or spec("mb16_nw2", repeat)
     recorded = provenance(**facts)
     attempt = Attempt(
@@ -37,7 +38,7 @@ def side(
         outcome=outcome(run_spec, 1, **{"how": Outcome.OK, **(how or {})}),
         provenance=dataclasses.replace(recorded, fingerprint=facts.get("fingerprint", compute_fingerprint(recorded))),
     )
-    return RunSide(attempt=attempt, effective=effective or {}, environment=environment or {})
+    return DiffedRun(attempt=attempt, effective=analyse_factory.effective(effective or {}), environment=environment or {})
 
 
 def told(diff: RunDiff, section: str) -> dict[str, tuple[Any, Any]]:
@@ -117,7 +118,7 @@ def test_tuning_variable_of_the_caller_parts_two_runs() -> None:
         (side(fingerprint=""), side(2), "No fingerprint was recorded"),
     ],
 )
-def test_why_two_runs_are_not_averaged(before: RunSide, after: RunSide, says: str) -> None:
+def test_why_two_runs_are_not_averaged(before: DiffedRun, after: DiffedRun, says: str) -> None:
     diff = diff_runs(before, after)
     assert diff.says.startswith(says) and not diff.may_be_averaged
 

@@ -14,8 +14,8 @@ from seatrial.core.errors import CampaignError, UsageError
 from seatrial.core.paths import AttemptPaths
 from seatrial.history import rows
 from seatrial.records.comparison import ComparedGroup, Comparison, Relation
-from seatrial.records.measure import Ranking
 from seatrial.records.outcome import Outcome
+from seatrial.records.ranking import Ranking
 from seatrial.records.results import GroupedCampaign
 from seatrial.records.verdict import Baseline, Criterion
 from seatrial.results import recompute as module

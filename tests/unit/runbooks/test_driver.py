@@ -277,8 +277,9 @@ def test_groups_of_the_driver_are_confounded_by_a_path_that_one_lost_and_not_by_
     drive: Callable[..., int], stand_in: Harness
 ) -> None:
     def unlike(reported: dict[int, dict[str, tuple[Any, Any, str]]]) -> list[tuple[str, str]]:
+        by_stage = {stage: factory.effective(settings) for stage, settings in reported.items()}
         measured = [
-            factory.measured(run, measure={"samples_per_s": 100.0 + run.repeat, "effective": reported[int(run.axes["zero_stage"])]})
+            factory.measured(run, measure={"samples_per_s": 100.0 + run.repeat, "effective": by_stage[int(run.axes["zero_stage"])]})
             for run in stand_in.calls[0][0].runs
         ]
         z0, z1 = summarise_groups(measured, "")

@@ -160,7 +160,7 @@ class LogReader:
         if outranking is not None:
             return self._from_evidence(outranking)
         # Ranks that wait in vain for one to join: its own error, in another file or behind another prefix, is the cause.
-        for some in ([one for one in found if not one.waited_to_join], found):
+        for some in ([one for one in found if not one.waited_for_peer], found):
             first = self._first_of(earliest(one.sign for one in some), [one.chain for one in some if one.chain])
             if first is not None:
                 return first

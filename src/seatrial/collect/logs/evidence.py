@@ -7,7 +7,7 @@ source has shown so far (`LogSource`).
 Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
 goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
 
-Most lines of a log are alike but for their numbers: what a line is worth is decided once for each shape, and only lines with one of a few
+Most lines of a log are alike but for their numbers: what a line may show is decided once for each shape, and only lines with one of a few
 words are matched with the registry's patterns, which makes a gigabyte a matter of seconds.
 """
 
@@ -216,7 +216,7 @@ class FoundSigns:
     errors: list[str] = field(default_factory=list)
 
     @property
-    def waited_to_join(self) -> bool:
+    def waited_for_peer(self) -> bool:
         shown = self.chain.decisive if self.chain else self.sign
         return shown is not None and shown.sign is not None and shown.sign.cause is Cause.RENDEZVOUS_TIMEOUT
 
@@ -373,10 +373,10 @@ USAGE_LINES = 500
 """Lines that a program's usage, and other ranks between, take before the error that it is printed for."""
 
 
-class Worth(enum.IntEnum):
-    """What a line may show."""
+class Relevance(enum.IntEnum):
+    """What a line may show of the cause."""
 
-    BORING = 0
+    IRRELEVANT = 0
     STEP = 1
     ERROR = 2
     """It mentions an error, and nothing more."""
@@ -387,26 +387,26 @@ class LineSearch:
     """Decides by shape, and remembers some thousands of them."""
 
     def __init__(self) -> None:
-        self._shapes: dict[bytes, Worth] = {}
+        self._shapes: dict[bytes, Relevance] = {}
         self._signs: dict[tuple[str | bytes, bool], Signature | None] = {}
 
-    def worth(self, line: str) -> Worth:
-        """The most that the line can be worth."""
+    def relevance(self, line: str) -> Relevance:
+        """The most that the line can show."""
         key = shape(line)
         found = self._shapes.get(key)
         if found is None:
-            found = _worth(line)
+            found = _relevance(line)
             self._remember(key, found)
         return found
 
-    def is_boring(self, key: bytes) -> bool:
+    def is_irrelevant(self, key: bytes) -> bool:
         """Whether lines of this shape are known to show nothing."""
-        return self._shapes.get(key) is Worth.BORING
+        return self._shapes.get(key) is Relevance.IRRELEVANT
 
-    def lower_worth(self, line: str, worth: Worth) -> None:
-        """The line turned out to be worth less, and so are those that differ in digits only."""
+    def downgrade(self, line: str, relevance: Relevance) -> None:
+        """The line turned out to show less, and so do those that differ in digits only."""
         if not _digits_matter(line):
-            self._remember(shape(line), worth)
+            self._remember(shape(line), relevance)
 
     def forget_shapes(self) -> None:
         self._shapes.clear()
@@ -420,19 +420,19 @@ class LineSearch:
             self._signs[key] = _sign(text, after_usage)
         return self._signs[key]
 
-    def _remember(self, key: bytes, worth: Worth) -> None:
+    def _remember(self, key: bytes, relevance: Relevance) -> None:
         if len(key) <= LONGEST_SHAPE:
             if len(self._shapes) >= MAX_SHAPES:
                 self._shapes.clear()
-            self._shapes[key] = worth
+            self._shapes[key] = relevance
 
 
-def _worth(line: str) -> Worth:
+def _relevance(line: str) -> Relevance:
     low = line.lower()
     if _any_fragment().search(low):
-        return Worth.CHECK
+        return Relevance.CHECK
     is_step = any(fragment in low for fragment in STEP_FRAGMENTS) and not EVALUATION.search(low)
-    return Worth.STEP if is_step else Worth.BORING
+    return Relevance.STEP if is_step else Relevance.IRRELEVANT
 
 
 def rank_of(prefix: str, text: str, given: int | None) -> int | None:

@@ -28,8 +28,8 @@ from seatrial.collect.logs.evidence import (
     LineSearch,
     LogEvidence,
     LogSource,
+    Relevance,
     Weight,
-    Worth,
     earliest,
     is_error_line,
     is_indented,
@@ -200,7 +200,7 @@ class LogScan:
         that is known to show nothing: of those only the last are kept."""
         lines, first = text.split(b"\n"), 0
         for number, line_shape in enumerate(shapes):
-            if self.search.is_boring(line_shape) and (not self.open or self.at + number - first + 1 >= self._slow_until):
+            if self.search.is_irrelevant(line_shape) and (not self.open or self.at + number - first + 1 >= self._slow_until):
                 continue
             self._pass_over(lines[first:number], source)
             self.feed(lines[number].decode("utf-8", errors="replace"), source=source)
@@ -225,16 +225,16 @@ class LogScan:
         if self.open and self.at < self._slow_until:
             self._examine(line, source, rank)
             return
-        kind = self.search.worth(line)
-        if kind == Worth.BORING:
+        kind = self.search.relevance(line)
+        if kind == Relevance.IRRELEVANT:
             return
-        if kind == Worth.STEP and not self._may_be_survival():
+        if kind == Relevance.STEP and not self._may_be_survival():
             self._add_step(source, line)
             return
         self.open = {} if self.open and self.at >= self._slow_until else self.open
-        worth = self._examine(line, source, rank)
-        if worth < kind:
-            self.search.lower_worth(line, worth)
+        relevance = self._examine(line, source, rank)
+        if relevance < kind:
+            self.search.downgrade(line, relevance)
 
     def _add_step(self, source: str, text: str) -> None:
         self.steps.append((self.at, source, text))
@@ -256,18 +256,18 @@ class LogScan:
         while self._tail_bytes > TAIL_BYTES and len(self.tail) > 1:
             self._tail_bytes -= len(self.tail.popleft()[3])
 
-    def _examine(self, line: str, source: str, given_rank: int | None) -> Worth:
-        """What the line is worth."""
+    def _examine(self, line: str, source: str, given_rank: int | None) -> Relevance:
+        """What the line shows."""
         prefix, text = self._split(line)
         own = self._source(source, prefix, given_rank)
         was_open = own.is_open
-        worth = self._judge(own, source, prefix, text, given_rank)
+        relevance = self._judge(own, source, prefix, text, given_rank)
         if own.is_open:
             self._slow_until = self.at + OPEN_LINES
             self.open[id(own)] = own
         elif was_open:
             self.open.pop(id(own), None)
-        return max(worth, Worth.CHECK if was_open or own.is_open else Worth.BORING)
+        return max(relevance, Relevance.CHECK if was_open or own.is_open else Relevance.IRRELEVANT)
 
     def _split(self, line: str) -> PrefixedLine:
         known = self.splitter.num_learned
@@ -293,7 +293,7 @@ class LogScan:
             found = self.sources.setdefault(key, LogSource(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
         return found
 
-    def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
+    def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Relevance:
         text = _unboxed(own, text)
         if own.report_left > 0:
             text = self._read_report(own, text)
@@ -306,27 +306,27 @@ class LogScan:
         raised = self._follow_traceback(own, text)
         if CHAINED.search(text):
             own.chained = True
-            return Worth.CHECK
+            return Relevance.CHECK
         time = TIME_BEFORE.match(text)
         if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text) and not BAD_STATUS.search(text):
             self._note_good_end(source, self.evidence(source, prefix, text, None, given_rank))
-            return Worth.CHECK
+            return Relevance.CHECK
         if raised is None and is_step(text) and self.search.sign(text) is None:
             self._step(own, source, text)
-            return Worth.STEP
+            return Relevance.STEP
         if is_indented(text):
-            return Worth.BORING
+            return Relevance.IRRELEVANT
         if weight is Weight.IGNORED or is_warning(prefix, text):
             own.frames = None
-            return Worth.BORING
+            return Relevance.IRRELEVANT
         if own.awaits_last_error:
             own.awaits_last_error = False
             if self._add_last_error(own, text):
-                return Worth.CHECK
+                return Relevance.CHECK
         own.awaits_last_error = text.startswith(LAST_ERROR)
         if USAGE.match(text):
             own.usage_at = self.at
-            return Worth.CHECK
+            return Relevance.CHECK
         is_report = self._note_report(own, source, prefix, text, given_rank)
         sign = self.search.sign(text, after_usage=own.usage_at is not None and self.at - own.usage_at <= USAGE_LINES)
         noise = NOISE.search(text) is not None
@@ -341,7 +341,7 @@ class LogScan:
                 self.terminated = self.evidence(source, prefix, text, None, given_rank, excerpt)
             raised = None
         if sign is None and raised is None:
-            return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
+            return self._note_error(own, text) if not noise and not is_report else Relevance.CHECK
         evidence = self.evidence(source, prefix, text, sign, given_rank, excerpt)
         evidence.is_uncaught = bool(raised) and TOP_OF_PROGRAM.search(own.first_frame) is not None
         evidence.is_logged = bool(raised) and own.is_logged
@@ -350,7 +350,7 @@ class LogScan:
         if raised is not None and text.endswith(":"):
             own.unfinished, own.message_left = evidence, MESSAGE_LINES
         self._store(own, evidence, raised is not None, weight)
-        return Worth.CHECK
+        return Relevance.CHECK
 
     def _note_good_end(self, source: str, found: LogEvidence) -> None:
         self.good_end, self.steps_after_end = found, []
@@ -528,14 +528,14 @@ class LogScan:
                         self.earlier.append(gone)
                 own.recent, own.is_empty = [FoundSigns()], True
 
-    def _note_error(self, own: LogSource, text: str) -> Worth:
+    def _note_error(self, own: LogSource, text: str) -> Relevance:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
-            return Worth.BORING
+            return Relevance.IRRELEVANT
         own.is_empty = False
         errors = own.recent[-1].errors
         if len(errors) < MAX_LINES and text.strip() not in errors:
             errors.append(text.strip())
-        return Worth.ERROR
+        return Relevance.ERROR
 
     def _note_report(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
         if REPORT_BEGINS.search(text) and self.reported_end is None:

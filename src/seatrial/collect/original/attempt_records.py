@@ -25,10 +25,10 @@ from seatrial.machine.secrets import mask_argv, mask_lines, mask_text
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import ARRIVALS, SEED_SETTINGS, SWEEP_LABELS
-from seatrial.records.eta import OFF, RANK0
+from seatrial.records.eta import GLOBAL_MAX, OFF, RANK0
 from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, TelemetrySpec, TimingSpec, WorkloadSpec
-from seatrial.records.signatures.registry import fault_named
+from seatrial.records.signatures.registry import advice_without_plan, fault_named
 from seatrial.records.telemetry import SamplerAccount
 
 TIME, STAMP = "epoch_sec", "timestamp"
@@ -264,17 +264,14 @@ def spec_of(attempt: OriginalAttempt, group: str, repeat: int, tail_points: int)
 
 
 def _timing(cells: Mapping[str, str], tail_points: int) -> TimingSpec:
-    eta_mode = cells.get("last_eta_mode") or cells.get("eta_distributed_mode", RANK0)
-    if typed("enable_eta_logging", cells.get("enable_eta_logging", "true")) is False:
-        eta_mode = OFF
-    elif eta_mode not in (RANK0, "global_max"):
-        # The driver's own guess, where the trainer had printed nothing yet, is no mode of the trainer's.
-        eta_mode = RANK0
+    is_off = typed("enable_eta_logging", cells.get("enable_eta_logging", "true")) is False
+    # The driver's own guess, where the trainer had printed nothing yet, is no mode of the trainer's.
+    is_slowest = (cells.get("last_eta_mode") or cells.get("eta_distributed_mode")) == GLOBAL_MAX
     return TimingSpec(
         tail_points=tail_points,
         sync=typed("enable_cuda_sync_timing", cells.get("enable_cuda_sync_timing", "")) is True,
         log_every=max(whole(cells.get("log_every_steps")) or TimingSpec().log_every, 1),
-        eta_mode=eta_mode,
+        eta_mode=OFF if is_off else GLOBAL_MAX if is_slowest else RANK0,
         eta_min_samples=whole(cells.get("eta_min_samples")) or TimingSpec().eta_min_samples,
     )
 
@@ -374,12 +371,12 @@ ACTIONS = {
     "native_crash": "A library crashed below Python: PYTHONFAULTHANDLER=1 before the command prints the stack.",
     "nccl_transport": "Check that the ranks reach one another (interface, firewall, peer access); NCCL_DEBUG=INFO before the command says "
     "more.",
-    "loopback_address": "Check that `getent hosts NAME` gives the same address everywhere and no 127.…: remove the line `127.0.1.1 NAME` "
-    "from /etc/hosts, or name the network (NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME). Then run again.",
     "master_address": "Name the rendezvous address (--master_addr): the first of `hostname -I` is often another network's.",
     "peer_lost": "Another rank ended first and printed no reason: launcher.log has what each of them printed last.",
     "timeout_command": "See in train.log whether it was slow or hung; raise RUN_TIMEOUT_SEC only if it was slow.",
 }
+AS_FOR_ANY_JOB = ("loopback_address",)
+"""Entries whose advice for a job that no campaign started fits here too."""
 TIMEOUT_CODE = 124
 STALLED_CODE = 125
 """A timeout too where steps were left to do; `timeout` itself exits so where it could not start the command."""
@@ -417,6 +414,11 @@ def outcome_of(attempt: OriginalAttempt, attempt_number: int, spec: RunSpec, spa
     )
 
 
+def action_of(signature: str, of_campaigns: str) -> str:
+    """The advice of that entry for such a run; `of_campaigns` where nothing in it is of a campaign of ours."""
+    return advice_without_plan(signature) if signature in AS_FOR_ANY_JOB else ACTIONS.get(signature, of_campaigns)
+
+
 def _ending(attempt: OriginalAttempt, lines: tuple[str, ...], spec: RunSpec, span: Span) -> tuple[Outcome, Diagnosis]:
     """`timeout` ends a run with exit code 124, and stalled runs were seen to end with 125; 128 plus a signal's number is how a shell
     reports a signal. A cause in the end of the log comes before the code."""
@@ -427,7 +429,7 @@ def _ending(attempt: OriginalAttempt, lines: tuple[str, ...], spec: RunSpec, spa
     if row.is_success:
         return Outcome.OK, Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
     found = diagnose(_as_signal(row.exit_code), lines)
-    found = replace(found, action=ACTIONS.get(found.signature, found.action))
+    found = replace(found, action=action_of(found.signature, found.action))
     has_steps_left = attempt.last_step is not None and spec.steps is not None and attempt.last_step < spec.steps - 1
     if row.exit_code == TIMEOUT_CODE or (row.exit_code == STALLED_CODE and has_steps_left):
         if found.cause not in UNINFORMATIVE:

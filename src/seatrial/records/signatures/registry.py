@@ -24,10 +24,6 @@ from seatrial.records.outcome import Cause, Fault, RunOutcome
 # Topics: whose procedures an entry belongs to.
 STAGE1 = "stage1"
 DEEPSPEED = "deepspeed"
-SPARSE_LM = "sparse-lm"
-SFT = "sft"
-INFERENCE = "inference"
-TOPICS = (STAGE1, DEEPSPEED, SPARSE_LM, SFT, INFERENCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +60,7 @@ class Signature:
     topics: tuple[str, ...] = ()
     slows: bool = False
     """A sign of slowness: advice for a throughput that is too low. The fields below are for these."""
-    words: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
     """Every line that matches a pattern contains one of them: searched first, which is much faster."""
     effective: tuple[str, ...] = ()
     """Regular expressions that match all of `setting: requested -> effective`, as the workload reported it."""

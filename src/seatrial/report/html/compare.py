@@ -31,12 +31,12 @@ from seatrial.report.view import campaign
 from seatrial.report.view.campaign import NOTE_TEXTS, RECOMMENDED
 from seatrial.report.view.problems import failures
 
-SIDES = ("A", "B")
+LETTERS = ("A", "B")
 PREFIXED = ("run", "group")
-ROWS_OF_A_SIDE = 150_000
+MAX_ROWS_OF_A_CAMPAIGN = 150_000
 """Half of what a page of one large campaign holds."""
 RUNS_PICKED = 2
-"""Of each side's winner."""
+"""Of each campaign's winner."""
 
 Row = dict[str, Any]
 
@@ -53,42 +53,42 @@ class MergedData:
 def merge_campaigns(a: ChartData, b: ChartData) -> MergedData:
     """B's rows after A's. Figures in different units are not put on one scale: then there are no groups to draw. Of large campaigns the
     runs of the best groups are drawn, so that the page stays small enough to open."""
-    sides = dict(zip(SIDES, (a, b), strict=True))
-    kept = {side: _best_rows(side, data) for side, data in sides.items()}
-    same_unit = a.unit == b.unit or not all("groups" in data.tables for data in sides.values())
+    campaigns = dict(zip(LETTERS, (a, b), strict=True))
+    kept = {letter: _best_rows(letter, data) for letter, data in campaigns.items()}
+    same_unit = a.unit == b.unit or not all("groups" in data.tables for data in campaigns.values())
     names = [name for name in dict.fromkeys([*a.tables, *b.tables]) if same_unit or name != "groups"]
     remarks = [remark for _, remark in kept.values() if remark]
     if not same_unit:
         remarks.append(f"A is ranked by {a.unit} and B by {b.unit}: their figures are not drawn on one scale.")
     merged = ChartData(
-        tables={name: _stacked([(side, tables[name]) for side, (tables, _) in kept.items() if name in tables]) for name in names},
-        picks=_merged_picks(sides),
+        tables={name: _stacked([(letter, tables[name]) for letter, (tables, _) in kept.items() if name in tables]) for name in names},
+        picks=_merged_picks(campaigns),
         unit=a.unit,
         higher_is_better=a.higher_is_better,
-        stragglers={side_name(side, run): rank for side, data in sides.items() for run, rank in data.stragglers.items()},
+        stragglers={lettered(letter, run): rank for letter, data in campaigns.items() for run, rank in data.stragglers.items()},
     )
     return MergedData(drawn=merged, remarks=tuple(remarks))
 
 
-def side_name(side: str, name: object) -> str:
+def lettered(letter: str, name: object) -> str:
     """A group or run as it is called in the charts of both."""
-    return f"{side} {name}"
+    return f"{letter} {name}"
 
 
 def _stacked(parts: Sequence[tuple[str, Columns]]) -> Columns:
     columns = list(dict.fromkeys(name for _, table in parts for name in table))
     stacked: Columns = {name: [] for name in columns}
     stacked["side"] = []
-    for side, table in parts:
+    for letter, table in parts:
         rows = _length(table)
         for name in columns:
             values = table.get(name, [None] * rows)
-            stacked[name] += [side_name(side, value) for value in values] if name in PREFIXED else values
-        stacked["side"] += [side] * rows
+            stacked[name] += [lettered(letter, value) for value in values] if name in PREFIXED else values
+        stacked["side"] += [letter] * rows
     return stacked
 
 
-def _best_rows(side: str, data: ChartData) -> tuple[dict[str, Columns], str]:
+def _best_rows(letter: str, data: ChartData) -> tuple[dict[str, Columns], str]:
     """The tables with as many runs as fit, those of the best groups first; and a sentence where some are left out."""
     drawn = {name: table for name, table in data.tables.items() if name in CHART_TABLES}
     rows_of: dict[Scalar, int] = {}
@@ -96,7 +96,7 @@ def _best_rows(side: str, data: ChartData) -> tuple[dict[str, Columns], str]:
         for run in table["run"]:
             rows_of[run] = rows_of.get(run, 0) + 1
     kept: set[Scalar] = set()
-    left = ROWS_OF_A_SIDE
+    left = MAX_ROWS_OF_A_CAMPAIGN
     for run in _runs_by_rank(data, rows_of):
         left -= rows_of[run]
         if left < 0 and kept:
@@ -108,7 +108,7 @@ def _best_rows(side: str, data: ChartData) -> tuple[dict[str, Columns], str]:
     for name, table in drawn.items():
         at = [place for place, run in enumerate(table["run"]) if run in kept]
         thinner[name] = {column: [values[place] for place in at] for column, values in table.items()}
-    remark = f"Of {side}, the {len(kept)} runs of the best groups are drawn; there are {len(rows_of)}."
+    remark = f"Of {letter}, the {len(kept)} runs of the best groups are drawn; there are {len(rows_of)}."
     return {**data.tables, **{name: table for name, table in thinner.items() if _length(table)}}, remark
 
 
@@ -123,10 +123,10 @@ def _length(table: Columns) -> int:
     return len(next(iter(table.values()), []))
 
 
-def _merged_picks(sides: Mapping[str, ChartData]) -> Picks:
+def _merged_picks(campaigns: Mapping[str, ChartData]) -> Picks:
     """The winners' runs, side by side; the timeline is A's."""
-    runs = [side_name(side, run) for side, data in sides.items() for run in _of_first_group(data, data.picks.runs)]
-    timelines = [side_name(side, data.picks.timeline) for side, data in sides.items() if data.picks.timeline]
+    runs = [lettered(letter, run) for letter, data in campaigns.items() for run in _of_first_group(data, data.picks.runs)]
+    timelines = [lettered(letter, data.picks.timeline) for letter, data in campaigns.items() if data.picks.timeline]
     return Picks(runs=tuple(runs), timeline=next(iter(timelines), ""))
 
 
@@ -174,7 +174,7 @@ def merged_ranking_chart(data: ChartData) -> Chart | None:
             ],
             encoding={
                 "y": vega.named_y("group"),
-                "color": _by_side("range", COLOURS),
+                "color": _by_campaign("range", COLOURS),
                 "tooltip": _ranking_tooltip(str(drawn[0].get("unit") or "")),
             },
             layer=_ranking_layers(data),
@@ -182,13 +182,13 @@ def merged_ranking_chart(data: ChartData) -> Chart | None:
     )
 
 
-def _by_side(kind: str, values: tuple[str, str]) -> Spec:
-    return {"field": "side", "type": "nominal", "scale": {"domain": list(SIDES), kind: list(values)}, "legend": vega.legend()}
+def _by_campaign(kind: str, values: tuple[str, str]) -> Spec:
+    return {"field": "side", "type": "nominal", "scale": {"domain": list(LETTERS), kind: list(values)}, "legend": vega.legend()}
 
 
 def _ranking_layers(data: ChartData) -> list[Spec]:
     x = vega.quantity("value", figure_title(data), zero=False)
-    shape = _by_side("range", SHAPES)
+    shape = _by_campaign("range", SHAPES)
     return [
         {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}}},
         {"mark": {"type": "point", "filled": True, "opacity": 1, "size": 100}, "encoding": {"x": x, "shape": shape}},
@@ -239,13 +239,13 @@ def compare_page(*, a: PageData, b: PageData, names: tuple[str, str], compared: 
     both = merge_campaigns(a.drawn, b.drawn)
     charts = compare_charts(both.drawn)
     values = {
-        "names": dict(zip(SIDES, names, strict=True)),
+        "names": dict(zip(LETTERS, names, strict=True)),
         "word": _word(compared),
         "refused": compared.refused,
         "note": compared.note,
         "comparisons": [_comparison(one) for one in compared.comparisons],
         "shown_at_once": SHOWN_AT_ONCE,
-        "sides": [_side(side, name, data) for side, name, data in zip(SIDES, names, (a, b), strict=True)],
+        "sides": [_campaign(letter, name, data) for letter, name, data in zip(LETTERS, names, (a, b), strict=True)],
         "diff": _differences(diff) if diff else None,
         **_drawn(charts, both, has_bundle=vega_bundle() is not None),
     }
@@ -311,11 +311,11 @@ def _bar(one: Comparison) -> Row | None:
     return {"low": None, "high": None, **places, "margin_low": round(50 - 50 * log_margin / reach, 2), "margin": f"{one.margin_pct:g}"}
 
 
-def _side(side: str, name: str, data: PageData) -> Row:
+def _campaign(letter: str, name: str, data: PageData) -> Row:
     results = data.results
     mark, meaning = VERDICTS[results.verdict.verdict]
     return {
-        "side": side,
+        "side": letter,
         "name": name,
         "title": title(results),
         "verdict": results.verdict.verdict.value,
@@ -346,15 +346,15 @@ def _compact(table: Row) -> Row:
 
 
 def _differences(diff: RunDiff) -> Row:
-    """Between a run of each side."""
+    """Between a run of each campaign."""
     rows = [
         [one.section, f"{one.name}{' *' if one.parts else ''}", shown_value(one.name, one.before), shown_value(one.name, one.after)]
         for one in diff.differences
     ]
     return {
-        "runs": [side.attempt.spec.run for side in (diff.before, diff.after)],
+        "runs": [run.attempt.spec.run for run in (diff.before, diff.after)],
         "rows": rows,
-        "columns": ["of", "what", *SIDES],
+        "columns": ["of", "what", *LETTERS],
         "says": diff.says,
         "parts": any(one.parts for one in diff.differences),
     }

@@ -17,8 +17,9 @@ from seatrial.core.text import join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import AXIS, CHART_TABLES, NON_FINITE_COLUMNS, TIME_COLUMNS, Columns
 from seatrial.records.events import STARTUP_PARTS
-from seatrial.records.measure import RankedGroup, StragglerVerdict
+from seatrial.records.measure import StragglerVerdict
 from seatrial.records.outcome import Outcome
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.records.run_table import KEY_SEPARATOR
 from seatrial.records.verdict import CAMPAIGN, CampaignVerdict, Verdict
@@ -395,14 +396,14 @@ def digits_of(table: str) -> int:
 
 
 def encode_column(name: str, values: Sequence[Any], digits: int = DIGITS) -> dict[str, Any]:
-    """`{"words": […], …}` where it holds text or booleans; then `values`, or `runs`: value, count, value, count, …"""
+    """`{"categories": […], …}` where it holds text or booleans; then `values`, or `runs`: value, count, value, count, …"""
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {bool}:
-        return {"words": [False, True], **_run_length(_numbers(name, values, digits))}
+        return {"categories": [False, True], **_run_length(_numbers(name, values, digits))}
     # Booleans among numbers would become 1 and 0: such a column is text.
     if kinds & {str, bool}:
-        codes, words = _dictionary(values)
-        return {"words": words, **_run_length(codes)}
+        codes, categories = _dictionary(values)
+        return {"categories": categories, **_run_length(codes)}
     return _run_length(_numbers(name, values, digits))
 
 
@@ -410,11 +411,9 @@ def decoded_cells(name: str, values: Sequence[Any], digits: int = DIGITS) -> lis
     """What decode.js makes of the column: a cell a row."""
     column = encode_column(name, values, digits)
     pairs = column.get("runs", ())
-    unpacked = (
-        column["values"] if "values" in column else [value for at in range(0, len(pairs), 2) for value in [pairs[at]] * pairs[at + 1]]
-    )
-    words = column.get("words")
-    return unpacked if words is None else [None if code is None else words[code] for code in unpacked]
+    decoded = column["values"] if "values" in column else [value for at in range(0, len(pairs), 2) for value in [pairs[at]] * pairs[at + 1]]
+    categories = column.get("categories")
+    return decoded if categories is None else [None if code is None else categories[code] for code in decoded]
 
 
 def _dictionary(values: Sequence[Any]) -> tuple[polars.Series, list[str]]:
@@ -423,9 +422,9 @@ def _dictionary(values: Sequence[Any]) -> tuple[polars.Series, list[str]]:
 
     texts = [None if value is None else value if type(value) is str else axis_level(value) for value in values]
     code_of: dict[str | None, int | None] = {text: at for at, text in enumerate(text for text in dict.fromkeys(texts) if text is not None)}
-    words = [plain_line(text) for text in code_of if text is not None]
+    categories = [plain_line(text) for text in code_of if text is not None]
     code_of[None] = None
-    return pl.Series([code_of[text] for text in texts], dtype=pl.Int64), words
+    return pl.Series([code_of[text] for text in texts], dtype=pl.Int64), categories
 
 
 def _numbers(name: str, values: Sequence[Any], digits: int) -> polars.Series:

@@ -13,7 +13,7 @@ from typing import Any
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import MOST_NAMED, count, join_names
 from seatrial.records.columns import CHART_TABLES
-from seatrial.records.measure import RankedGroup
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
 from seatrial.report.html.data import Chart, PageData, unit_of

@@ -349,8 +349,8 @@ def _only_one(field: str, y: Spec) -> Spec:
     return {
         "transform": [
             {"filter": f"isValid(datum.{field})"},
-            {"joinaggregate": [{"op": "count", "as": "steps_told"}], "groupby": ["run"]},
-            {"filter": "datum.steps_told === 1"},
+            {"joinaggregate": [{"op": "count", "as": "steps_shown"}], "groupby": ["run"]},
+            {"filter": "datum.steps_shown === 1"},
         ],
         "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1, "clip": True},
         "encoding": {"x": x_axis(), "y": y, **by_run()},

@@ -11,9 +11,10 @@ from typing import Any
 from seatrial.core.text import count, format_duration, join_names
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import ORIGINAL_SCRIPTS
-from seatrial.records.measure import GroupSummary, RankedGroup
+from seatrial.records.measure import GroupSummary
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL, RunSpec
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_table import qualified_name
 from seatrial.report.text import NONE, axis_level, figure, interval, margin, ratio

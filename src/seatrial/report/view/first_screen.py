@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, STEPS_START_OVER, WORLD_UNKNOWN
-from seatrial.records.measure import GroupStability, JitterCause, RankedGroup, StabilityVerdict
+from seatrial.records.measure import GroupStability, JitterCause, StabilityVerdict
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report.view import campaign, nodes, problems

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seatrial.core.text import count, join_names
-from seatrial.records.measure import Estimate, RankedGroup
+from seatrial.records.measure import Estimate
 from seatrial.records.plan import NODE_AXIS
+from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.report.view import campaign
 

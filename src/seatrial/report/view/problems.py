@@ -30,7 +30,8 @@ RUN_AGAIN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Runs that ended the same way for the same reason; `detail`, `log_tail` and `telling` are the first one's."""
+    """Runs that ended the same way for the same reason, one entry of `failures` in summary.json; `detail`, `log_tail` and `telling` are the
+    first one's."""
 
     runs: tuple[str, ...]
     outcome: str
@@ -293,7 +294,7 @@ def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: st
         yield from _number(finding, number, width)
     if len(numbers) > MOST_NUMBERS:
         yield f"and {count(len(numbers) - MOST_NUMBERS, 'number')} more: --json has them all"
-    yield from _labelled("remake", command, width)
+    yield from _labelled("recompute", command, width)
 
 
 def criterion_text(criterion: Criterion) -> str:

@@ -14,9 +14,10 @@ from seatrial.judge.verdict import judge
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import CHART_TABLES, DRAWN_GPU, DRAWN_HOST, Columns, RunCharts
-from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking, RunMeasure, Straggler, StragglerVerdict, Window
+from seatrial.records.measure import Estimate, GroupSummary, RunMeasure, Straggler, StragglerVerdict, Window
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.ranking import RankedGroup, Ranking
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.verdict import Criterion
 from seatrial.report.html.data import ChartData, PageData, page_data

@@ -73,7 +73,7 @@ def test_a_side_without_anything_leaves_the_other() -> None:
 
 
 def test_of_large_campaigns_the_best_runs_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ROWS_OF_A_SIDE", 25)
+    monkeypatch.setattr(module, "MAX_ROWS_OF_A_CAMPAIGN", 25)
     both = merge_campaigns(campaign({f"g{place:02}": 1.0 for place in range(20)}), campaign({"b": 1.0}))
     drawn = set(both.drawn.tables["steps"]["run"])
     # Those of the winner and of the last, which are picked, and then by place.
@@ -152,7 +152,7 @@ def test_charts_have_the_runs_of_both() -> None:
     page = page_of(Compared(comparisons=(FASTER,)))
     told = payload(page)
     assert told["picks"] == {"runs": ["A g1_r1", "A g1_r2", "B g1_r1", "B g1_r2"], "timeline": "A g1_r1"}
-    assert {"A", "B"} == set(told["tables"]["steps"]["columns"]["side"]["words"])
+    assert {"A", "B"} == set(told["tables"]["steps"]["columns"]["side"]["categories"])
     charts = [chart["id"] for chart in told["charts"]]
     assert charts[0] == "ranking" and "heat" not in charts and {"steps", "loss", "timeline", "eta"} <= set(charts)
     assert [one["data-chart"] for one in Read(page).of("figure")] == charts

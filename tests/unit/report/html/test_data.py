@@ -52,14 +52,14 @@ def test_a_loss_that_is_not_finite_stays_and_other_numbers_become_empty() -> Non
     assert drawn["iter_ms"] == [16.0, None] and drawn["run"] == ["mb16_nw2_r1"] * 2
 
 
-def test_text_is_words_and_codes() -> None:
+def test_text_is_categories_and_codes() -> None:
     column = encode_column("run", ["a", "b", None, "a"])
-    assert column == {"words": ["a", "b"], "values": [0, 1, None, 0]}
+    assert column == {"categories": ["a", "b"], "values": [0, 1, None, 0]}
 
 
 def test_what_is_reported_again_is_reported_once() -> None:
     column = encode_column("run", ["a"] * 500 + ["b"] * 700)
-    assert column == {"words": ["a", "b"], "runs": [0, 500, 1, 700]}
+    assert column == {"categories": ["a", "b"], "runs": [0, 500, 1, 700]}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_no_text_leaves_the_script(text: str) -> None:
 
 def test_marks_that_turn_text_around_are_taken_out() -> None:
     table = encode_tables({"runs": {"run": ["a\u202eb\x1b[31m"], "n": [1]}})["runs"]
-    assert table == {"rows": 1, "columns": {"run": {"words": ["ab"], "values": [0]}, "n": {"values": [1]}}}
+    assert table == {"rows": 1, "columns": {"run": {"categories": ["ab"], "values": [0]}, "n": {"values": [1]}}}
 
 
 def test_figures_keep_what_four_digits_are_made_of() -> None:

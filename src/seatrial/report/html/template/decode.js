@@ -1,26 +1,26 @@
-// The tables of the page, as they are encoded in it: columns of numbers, or of codes with their words, decoded on first use.
+// The tables of the page, as they are encoded in it: columns of numbers, or of codes with their categories, decoded on first use.
 // Rows are selected by the codes of their runs; a row becomes an object only when it is drawn or shown.
 
 class Column {
-  constructor(packed, rows) {
-    this.packed = packed;
+  constructor(encoded, rows) {
+    this.encoded = encoded;
     this.rows = rows;
-    this.words = packed.words ?? null;
+    this.categories = encoded.categories ?? null;
   }
 
   get values() {
-    this.unpacked ??= this.packed.values ?? unpacked(this.packed.runs, this.rows);
-    return this.unpacked;
+    this.decoded ??= this.encoded.values ?? expanded(this.encoded.runs, this.rows);
+    return this.decoded;
   }
 
   at(row) {
     const value = this.values[row];
-    return this.words && value !== null ? this.words[value] : value;
+    return this.categories && value !== null ? this.categories[value] : value;
   }
 }
 
 // Pairs of a value and how often it follows on itself.
-function unpacked(pairs, rows) {
+function expanded(pairs, rows) {
   const values = new Array(rows);
   for (let at = 0, place = 0; at < pairs.length; at += 2) {
     values.fill(pairs[at], place, place + pairs[at + 1]);
@@ -30,20 +30,20 @@ function unpacked(pairs, rows) {
 }
 
 class Table {
-  constructor(packed) {
-    this.rows = packed.rows;
-    this.columns = new Map(Object.entries(packed.columns).map(([name, column]) => [name, new Column(column, packed.rows)]));
+  constructor(encoded) {
+    this.rows = encoded.rows;
+    this.columns = new Map(Object.entries(encoded.columns).map(([name, column]) => [name, new Column(column, encoded.rows)]));
   }
 
   get runs() {
-    return this.columns.get("run")?.words ?? [];
+    return this.columns.get("run")?.categories ?? [];
   }
 
   // Places of all rows, or of those of some runs.
   places(runs = null) {
     const runColumn = this.columns.get("run");
-    if (!runs || !runColumn?.words) return Array.from({ length: this.rows }, (_, place) => place);
-    const wanted = new Set(runs.map((run) => runColumn.words.indexOf(run)));
+    if (!runs || !runColumn?.categories) return Array.from({ length: this.rows }, (_, place) => place);
+    const wanted = new Set(runs.map((run) => runColumn.categories.indexOf(run)));
     const found = [];
     runColumn.values.forEach((code, place) => {
       if (wanted.has(code)) found.push(place);

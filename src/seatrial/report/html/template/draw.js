@@ -1,5 +1,5 @@
 // Charts: the rows that are picked go into the chart's document, and Vega draws it. One is drawn at a time, the nearest to what is seen first,
-// when the browser is idle. `data-state` is the state of each. Which rows a chart draws is declared in its fields (`Chart` in vega.py).
+// when the browser is idle. `data-state` is the state of each. Which rows a chart draws is declared in its fields (`Chart` in data.py).
 
 // Errors only: warnings are about layers that have nothing to show.
 const OPTIONS = { ast: true, actions: false, renderer: "svg", logLevel: 1 };

@@ -124,14 +124,14 @@ function tableOf(table, places) {
   const all = [...table.columns, ...columnsOfRun(table)];
   const columns = all.filter(([, column]) => places.some((place) => column.at(place) !== null));
   const head = element.createTHead().insertRow();
-  for (const [name, column] of columns) head.append(heading(name, !column.words));
+  for (const [name, column] of columns) head.append(heading(name, !column.categories));
   const body = element.createTBody();
   for (const place of places) {
     const row = body.insertRow();
     for (const [, column] of columns) {
       const cell = row.insertCell();
       cell.textContent = shown(column.at(place));
-      if (!column.words) cell.className = "num";
+      if (!column.categories) cell.className = "num";
     }
   }
   return element;
@@ -146,7 +146,7 @@ function columnsOfRun(table) {
   return ["window", "n"].map((name) => {
     const column = runs.columns.get(name);
     const at = (place) => (placeOf.has(runColumn.at(place)) ? (column?.at(placeOf.get(runColumn.at(place))) ?? null) : null);
-    return [`run's ${name}`, { words: column?.words ?? null, at }];
+    return [`run's ${name}`, { categories: column?.categories ?? null, at }];
   });
 }
 
