@@ -338,6 +338,20 @@ def test_it_is_found_in_steps_that_do_not_follow_one_another(meets_in: str) -> N
     assert synchronising_phase(rank_work(tables, None)) == meets_in
 
 
+def test_only_steps_that_follow_one_another_show_where_ranks_meet() -> None:
+    """Ranks meet in bwd, whose time makes up for what they did in step before. Most steps follow no other: taken for pairs, they would show
+    as much noise for bwd as for step, and by its level alone it would be step."""
+    steps = np.array([*range(30), *range(40, 4000, 10)])
+    in_step = np.random.default_rng(3).normal(0.0, 2.0, (4, 4000))
+    bwd = 50.0 - np.roll(in_step, 1, axis=1)
+    level = np.array([[6.0], [0.0], [0.0], [0.0]])
+    phases = {"fwd": np.full((4, 4000), 30.0) + level, "bwd": bwd, "step": 20.0 + in_step - level}
+    work = RankWork(
+        ranks=np.arange(4), steps=steps, phases={name: values[:, steps] for name, values in phases.items()}, shared=tuple(phases), iter_ms=None
+    )
+    assert synchronising_phase(work) == "bwd"
+
+
 def test_ranks_may_meet_in_fwd_where_neither_bwd_nor_step_differs() -> None:
     tables = run(4, 60, meets_in="fwd", noise=0.0, extra={(1, "data_wait"): 12.0})
     assert synchronising_phase(rank_work(tables, None)) == "fwd"
