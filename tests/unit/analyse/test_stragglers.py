@@ -281,6 +281,12 @@ def test_the_rank_whose_chance_delays_become_everybodys() -> None:
     assert driving_rank(driven(drives=False), "bwd", 60.0) is None
 
 
+def test_what_ranks_do_after_they_met_counts_for_the_next_step() -> None:
+    work = driven()
+    work.phases["step"] = np.tile(20.0 + np.random.default_rng(9).normal(0.0, 4.0, 300), (4, 1))
+    assert driving_rank(work, "bwd", 60.0) == 2
+
+
 def test_delays_too_small_to_matter_and_none_at_all_show_nothing() -> None:
     assert driving_rank(driven(), "bwd", 60_000.0) is None
     assert driving_rank(driven(), "bwd", 0.0) is None
@@ -346,9 +352,8 @@ def test_only_steps_that_follow_one_another_show_where_ranks_meet() -> None:
     bwd = 50.0 - np.roll(in_step, 1, axis=1)
     level = np.array([[6.0], [0.0], [0.0], [0.0]])
     phases = {"fwd": np.full((4, 4000), 30.0) + level, "bwd": bwd, "step": 20.0 + in_step - level}
-    work = RankWork(
-        ranks=np.arange(4), steps=steps, phases={name: values[:, steps] for name, values in phases.items()}, shared=tuple(phases), iter_ms=None
-    )
+    reported = {name: values[:, steps] for name, values in phases.items()}
+    work = RankWork(ranks=np.arange(4), steps=steps, phases=reported, shared=tuple(phases), iter_ms=None)
     assert synchronising_phase(work) == "bwd"
 
 

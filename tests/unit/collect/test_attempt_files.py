@@ -123,8 +123,8 @@ def attempt(tmp_path: Path) -> AttemptPaths:
 
 def test_attempts_in_between_with_other_settings_are_not_of_the_same_training(tmp_path: Path) -> None:
     run = RunPaths(tmp_path / "mb8_r1")
-    for number, settings in enumerate(("a", "b", "a", "a"), start=1):
-        write_json(run.attempt(number).spec, {"hash": settings})
+    for number, hash in enumerate(("a", "b", "a", "a"), start=1):
+        write_json(run.attempt(number).spec, {"hash": hash})
     write_json(run.attempt(4).resume, to_json(Resumption(from_attempt=1, step=10)))
     assert [one.number for one in earlier_attempts(run.attempt(4))] == [1, 3]
 
