@@ -95,6 +95,8 @@ def test_the_caller_may_know_rank_and_file() -> None:
             reader.feed(line, source=f"rank{rank}.log", rank=rank)
     found = reader.result(exit_code=1)
     assert (found.rank, found.source, found.line) == (2, "rank2.log", 5)
+    unnamed = read(["step 1", *traceback("ValueError: bad")], exit_code=1)
+    assert (unnamed.rank, unnamed.source) == (None, "")
 
 
 def test_a_traceback_behind_an_unfinished_progress_bar() -> None:
