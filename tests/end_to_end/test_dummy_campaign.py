@@ -81,7 +81,7 @@ def test_report_recomputes_everything_from_disk(finished: Harness) -> None:
 
 def test_finished_runs_are_kept_more_repeats_extend_and_changed_settings_run_again(finished: Harness) -> None:
     text = finished.run("run", "plan.yaml", env={"NCCL_ALGO": "Tree"})
-    assert text.count("not run again") == 4 and "NCCL_ALGO Ring → Tree" in text
+    assert text.count("already finished") == 4 and "NCCL_ALGO Ring → Tree" in text
     assert [len(run.attempts()) for run in finished.out.runs()] == [1] * 4
 
     finished.run("run", "plan.yaml", "--only", "mb4", "--set", "repeats=3")
@@ -121,7 +121,7 @@ def test_a_crash_is_data_and_the_sweep_goes_on(harness: Harness) -> None:
     best = json.loads(harness.out.best_config_json.read_text())
     assert "None" in best["group"] or "null" in best["group"]
     again = harness.run("run", plan, code=2)
-    assert again.count("not run again") == 1 and again.count("attempt 2") == 1
+    assert again.count("already finished") == 1 and again.count("attempt 2") == 1
 
 
 def test_stop_on_error_ends_at_the_first_failure(harness: Harness) -> None:

@@ -28,7 +28,7 @@ def test_nanogpt_style_script_under_torchrun(harness: Harness) -> None:
     (row,) = harness.manifest()
     assert (row["source"], row["outcome"], row["world_size"]) == ("log:nanogpt", "ok", "2")
     assert rows_of(harness.out.ranked_groups)[0]["rank"] == "1"
-    assert harness.run(*sweep).count("not run again") == 1
+    assert harness.run(*sweep).count("already finished") == 1
 
 
 @pytest.mark.torch

@@ -65,9 +65,9 @@ class Browser:
 
     def _count_steps(self, run: str) -> int:
         column = self.json("/data.json")["payload"]["tables"].get("steps", {}).get("columns", {}).get("run", {})
-        if run not in column.get("words", []):
+        if run not in column.get("categories", []):
             return 0
-        code = column["words"].index(run)
+        code = column["categories"].index(run)
         pairs = column.get("runs") or [item for value in column["values"] for item in (value, 1)]
         return sum(count for value, count in zip(pairs[::2], pairs[1::2], strict=True) if value == code)
 

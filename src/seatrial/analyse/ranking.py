@@ -447,8 +447,7 @@ def _still_to_repeat(order: Sequence[RankedGroup]) -> str:
 
 
 def _is_different(row: RankedGroup, other: RankedGroup) -> bool:
-    if row.estimate is None or other.estimate is None:
-        return False
+    assert row.estimate is not None and other.estimate is not None, "a group without the figure cannot win"
     return contains_one(ratio_of(row.estimate, other.estimate)) is False
 
 

@@ -300,10 +300,9 @@ def mann_kendall(values: Floats) -> Trend:
     rises = values > values[:, None]
     rising = int(np.count_nonzero(rises & _later(len(values))))
     score = rising - (int(np.count_nonzero(rises)) - rising)
-    spread = _kendall_variance(values)
-    if score == 0 or spread <= 0:
+    if score == 0:
         return Trend(sign=0, p_value=1.0)
-    widths = (abs(score) - 1) / math.sqrt(spread)
+    widths = (abs(score) - 1) / math.sqrt(_kendall_variance(values))
     return Trend(sign=1 if score > 0 else -1, p_value=math.erfc(widths / math.sqrt(2)))
 
 

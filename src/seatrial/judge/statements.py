@@ -57,8 +57,6 @@ _VERDICTS = {
     StabilityVerdict.UNSTABLE: Verdict.FAIL,
     StabilityVerdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
 }
-# Prefixes of a reason that the statement repeats.
-_REASON_PREFIXES = ("Stable: ", "Not stable: ", "Unknown: ")
 # Not the verdict's own name: `stability:inconclusive` might be a group.
 _IDS = {StabilityVerdict.STABLE: "stability-stable", StabilityVerdict.INCONCLUSIVE: "stability-unclear"}
 # The causes of a reason are given as advice.
@@ -187,8 +185,8 @@ def _together(verdict: StabilityVerdict, judged: list[tuple[GroupSummary, GroupS
 
 def _reason_text(found: GroupStability) -> str:
     """Its reason within a sentence, without the causes."""
-    reason = found.reason.split(_CAUSES_BEGIN)[0].rstrip(".")
-    return next((reason.removeprefix(begins) for begins in _REASON_PREFIXES if reason.startswith(begins)), reason)
+    # The statement begins with the verdict itself.
+    return found.reason.split(_CAUSES_BEGIN)[0].rstrip(".").partition(": ")[2]
 
 
 def _stability_evidence(group: GroupSummary, found: GroupStability) -> tuple[Evidence, ...]:

@@ -130,6 +130,7 @@ def test_no_group_wins_among_confounded_ones() -> None:
     assert first.is_best and first.confounded and not second.is_best
     assert second.ratio is None and not second.tied and not second.is_compared and "tower_graph" in second.reason
     assert found.cautions[0].kind == CONFOUNDED
+    assert found.reason.startswith("Confounded: tower_graph is on in z0")
 
 
 def test_the_same_is_allowed_and_marked() -> None:

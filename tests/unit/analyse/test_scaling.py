@@ -210,6 +210,10 @@ def test_weak_where_the_work_of_one_gpu_stays(rate: float, weak: bool) -> None:
     assert points[1].weak is weak and points[0].weak
 
 
+def test_the_total_is_compared_with_that_of_the_smallest_number_though_it_is_not_one() -> None:
+    assert not scaling([sized("a", 2, [200.0]), sized("b", 8, [200.0])]).points[1].weak
+
+
 COMPUTE, BANDWIDTH, LATENCY = 100.0, 30.0, 4.0
 
 

@@ -195,6 +195,12 @@ def test_noise_that_would_hide_a_drift_is_inconclusive() -> None:
     assert found.verdict is StabilityVerdict.INCONCLUSIVE and found.reason in SENTENCES
 
 
+def test_a_large_change_whose_interval_includes_none_is_no_drift() -> None:
+    found = drift([100.0, 90.0, 104.0, 88.0])
+    assert found.drift_pct is not None and found.drift_low is not None and found.drift_high is not None
+    assert found.drift_pct < -5 and found.drift_low < 0 < found.drift_high and found.verdict is StabilityVerdict.INCONCLUSIVE
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_three_show_nothing(count: int) -> None:
     found = drift([100.0, 50.0][:count])

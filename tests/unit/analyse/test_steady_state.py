@@ -346,6 +346,7 @@ def test_both_ways_agree(rows: set[tuple[int, int]]) -> None:
     assert found.longest(times).tolist() == known.longest(times).tolist()
 
 
+@settings(deadline=None)
 @given(numbers=st.sets(st.integers(0, 30)), some=st.lists(st.integers(-3, 33), max_size=8))
 def test_which_numbers_are_among_some(numbers: set[int], some: list[int]) -> None:
     ordered, others = np.array(sorted(numbers), dtype=np.int64), np.array(some, dtype=np.int64)

@@ -281,6 +281,12 @@ def test_the_rank_whose_chance_delays_become_everybodys() -> None:
     assert driving_rank(driven(drives=False), "bwd", 60.0) is None
 
 
+def test_what_ranks_do_after_they_met_counts_for_the_next_step() -> None:
+    work = driven()
+    work.phases["step"] = np.tile(20.0 + np.random.default_rng(9).normal(0.0, 4.0, 300), (4, 1))
+    assert driving_rank(work, "bwd", 60.0) == 2
+
+
 def test_delays_too_small_to_matter_and_none_at_all_show_nothing() -> None:
     assert driving_rank(driven(), "bwd", 60_000.0) is None
     assert driving_rank(driven(), "bwd", 0.0) is None
@@ -336,6 +342,19 @@ def test_the_phase_in_which_ranks_meet_is_found(meets_in: str, ranks: int, slow_
 def test_it_is_found_in_steps_that_do_not_follow_one_another(meets_in: str) -> None:
     tables = run(4, 600, meets_in=meets_in, extra={(1, "fwd"): 12.0}, phase_every=10)
     assert synchronising_phase(rank_work(tables, None)) == meets_in
+
+
+def test_only_steps_that_follow_one_another_show_where_ranks_meet() -> None:
+    """Ranks meet in bwd, whose time makes up for what they did in step before. Most steps follow no other: taken for pairs, they would show
+    as much noise for bwd as for step, and by its level alone it would be step."""
+    steps = np.array([*range(30), *range(40, 4000, 10)])
+    in_step = np.random.default_rng(3).normal(0.0, 2.0, (4, 4000))
+    bwd = 50.0 - np.roll(in_step, 1, axis=1)
+    level = np.array([[6.0], [0.0], [0.0], [0.0]])
+    phases = {"fwd": np.full((4, 4000), 30.0) + level, "bwd": bwd, "step": 20.0 + in_step - level}
+    reported = {name: values[:, steps] for name, values in phases.items()}
+    work = RankWork(ranks=np.arange(4), steps=steps, phases=reported, shared=tuple(phases), iter_ms=None)
+    assert synchronising_phase(work) == "bwd"
 
 
 def test_ranks_may_meet_in_fwd_where_neither_bwd_nor_step_differs() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.collect.attempt_files import (
+    earlier_attempts,
     host_folders,
     longest_non_decreasing,
     node_names,
@@ -24,9 +25,12 @@ from seatrial.collect.logs.bounded_lines import bounded_lines, line_blocks, line
 from seatrial.core import fallback
 from seatrial.core.durable import write_json_durably
 from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, keep_file
-from seatrial.core.paths import AttemptPaths
+from seatrial.core.files import write_json
+from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.core.text import MIB
+from seatrial.records.codec import to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
+from seatrial.records.outcome import Resumption
 
 
 def test_whole_lines_of_both_ends_of_a_large_file(tmp_path: Path) -> None:
@@ -115,6 +119,14 @@ def test_environment_variables_without_malformed_entries(tmp_path: Path, text: s
 @pytest.fixture
 def attempt(tmp_path: Path) -> AttemptPaths:
     return AttemptPaths(tmp_path / "mb8_r1" / "attempt-1")
+
+
+def test_attempts_in_between_with_other_settings_are_not_of_the_same_training(tmp_path: Path) -> None:
+    run = RunPaths(tmp_path / "mb8_r1")
+    for number, hash in enumerate(("a", "b", "a", "a"), start=1):
+        write_json(run.attempt(number).spec, {"hash": hash})
+    write_json(run.attempt(4).resume, to_json(Resumption(from_attempt=1, step=10)))
+    assert [one.number for one in earlier_attempts(run.attempt(4))] == [1, 3]
 
 
 def record(*names: str, ranks: int = 2) -> NodesRecord:

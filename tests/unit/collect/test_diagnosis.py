@@ -96,6 +96,8 @@ def test_the_caller_may_know_rank_and_file() -> None:
             reader.feed(line, source=f"rank{rank}.log", rank=rank)
     found = reader.result(exit_code=1)
     assert (found.rank, found.source, found.line) == (2, "rank2.log", 5)
+    unnamed = read(["step 1", *traceback("ValueError: bad")], exit_code=1)
+    assert (unnamed.rank, unnamed.source) == (None, "")
 
 
 def test_a_traceback_behind_an_unfinished_progress_bar() -> None:
@@ -293,6 +295,16 @@ def test_steps_in_another_file_show_nothing_about_a_report() -> None:
     assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad sample 17", 5)
 
 
+def test_a_cancelled_step_in_the_log_of_one_host_is_no_cause_of_what_another_raised() -> None:
+    reader = LogReader()
+    for line in [*steps(0, 9), CANCELLED]:
+        reader.feed(line, source="node0.log")
+    for line in [*steps(0, 12), *traceback("ValueError: bad sample 17")]:
+        reader.feed(line, source="node1.log")
+    found = reader.result(exit_code=1)
+    assert (found.cause, found.detail, found.source) == (Cause.EXCEPTION, "ValueError: bad sample 17", "node1.log")
+
+
 @pytest.mark.parametrize("num_steps", [2, 3, 40])
 def test_steps_of_ranks_that_did_not_know_yet_do_not_hide_what_the_launcher_reports(num_steps: int) -> None:
     """Without prefixes; torchrun ends the other ranks some time after the first one."""
@@ -370,6 +382,9 @@ def test_steps_after_a_good_end_take_it_back() -> None:
     lines = [*steps(0, 39), "Training complete.", "Stage 2: finetuning", *steps(0, 6)]
     assert read(lines).outcome is None
     assert read([*lines, "Training complete."]).outcome is Outcome.OK
+    assert [read([*lines[:41], *steps(0, last)]).outcome for last in (0, 1)] == [Outcome.OK, None], "two steps have begun anew"
+    bar = [f"epoch 2:  {at}0%|█    | {at}0/100 [00:01<00:09, 9.00it/s]" for at in (1, 2)]
+    assert read([*lines[:41], *bar]).outcome is Outcome.OK, "a bar may be drawn twice, of an upload"
 
 
 def test_a_task_that_nobody_waited_for_is_no_failure() -> None:
@@ -563,6 +578,9 @@ def test_files_of_several_ranks_put_into_one(last: str) -> None:
     # A second attempt, which lost a peer of its own.
     for again in (["retrying (2/3)...", *steps(0, 9)], steps(0, 30)):
         assert read([*first, *again, *traceback(last)]).detail == last
+    # Prefixes show that the very rank took them.
+    went_on = [*traceback("KeyError: 'labels'", rank=3), *(f"[rank3]: {step}" for step in steps(0, 9))]
+    assert read([*steps(0, 9), *went_on, *traceback(last)]).detail == last
 
 
 @pytest.mark.parametrize("exit_code", [None, 0])

@@ -95,9 +95,9 @@ def write_figures(attempt: Attempt, *figures: dict[str, Any], rank: int = 0) -> 
 
 def test_the_last_figure_of_the_lowest_rank_counts(attempt: Attempt) -> None:
     first = write_figures(attempt, {"name": "b", "value": 1}, {"name": "b", "value": 2, "unit": "ms", "n": 5})
-    second = write_figures(attempt, {"name": "b", "value": 9}, {"name": "a", "value": 3.5}, rank=1)
+    second = write_figures(attempt, {"name": "b", "value": 9}, {"name": "a", "value": 3.5, "n": 0}, rank=1)
     assert read_reported_figures([first, second], attempt) == {
-        "a": ReportedFigure(value=3.5, file="events_rank1.jsonl"),
+        "a": ReportedFigure(value=3.5, n=0, file="events_rank1.jsonl"),
         "b": ReportedFigure(value=2.0, unit="ms", n=5, file="events_rank0.jsonl"),
     }
 

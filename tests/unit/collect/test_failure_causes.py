@@ -319,8 +319,10 @@ def test_the_earliest_lines_that_mention_an_error_are_kept() -> None:
     assert found.detail.endswith("the log shows no cause; most relevant line: [app] could not open the shard map")
 
 
-def test_else_the_last_lines_of_the_rank_that_ended_first() -> None:
-    lines = [*(f"[rank{rank}]: step {step}" for step in range(9) for rank in (0, 1)), "[rank0]: still here", *REPORT]
+@pytest.mark.parametrize("host", ["", "[host node7]: "])
+def test_else_the_last_lines_of_the_rank_that_ended_first(host: str) -> None:
+    printed = [*(f"[rank{rank}]: step {step}" for step in range(9) for rank in (0, 1)), "[rank0]: still here"]
+    lines = [*(f"{host}{line}" for line in printed), *REPORT]
     found = diagnose(1, lines)
     assert found.detail == "rank 1 ended first, with exit code 7, and printed no reason"
     assert found.telling == tuple(f"step {step}" for step in range(4, 9))

@@ -371,6 +371,13 @@ def written(folder: Path, original: MatchedAttempt = ORIGINAL, **changes: Any) -
     return paths
 
 
+def test_what_took_effect_is_timed_by_the_start(tmp_path: Path) -> None:
+    paths = written(tmp_path)
+    started_t = files.read_json(paths.outcome)["started_t"]
+    effective = [event for event in files.read_json_lines(paths.events(0)) if event["kind"] == "effective"]
+    assert effective and {event["t"] for event in effective} == {started_t}
+
+
 def test_the_account_of_the_samples_uses_the_requested_intervals(tmp_path: Path) -> None:
     spec = replace(spec_of(ORIGINAL, "g", 1, 20), telemetry=TelemetrySpec(gpu_s=2.0, host_s=5.0))
     host = SampleFile(path=Path("host_telemetry.csv"), columns=("epoch_sec", "cpu"), rows=(["1.0", "3"], ["6.0", "4"], ["11.0", "5"]))

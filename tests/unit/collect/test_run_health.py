@@ -281,6 +281,12 @@ def test_an_enabled_variable_is_listed_with_its_file(tmp_path: Path, variable: s
     assert found.why and not found.why.endswith(".")
 
 
+@pytest.mark.parametrize(("length", "shown"), [(80, 80), (81, 80)])
+def test_a_long_value_is_shortened(tmp_path: Path, length: int, shown: int) -> None:
+    (found,) = read_debug_settings(attempt_with(tmp_path, {"TORCH_TRACE": "x" * length}))
+    assert len(found.value) == shown and found.value.endswith("…") is (shown < length)
+
+
 @pytest.mark.parametrize("variable", DISABLED.split())
 def test_a_variable_that_enables_nothing_is_not_listed(tmp_path: Path, variable: str) -> None:
     name, _, value = variable.partition("=")

@@ -72,7 +72,9 @@ def source_of(tables: StepTables, kind: str) -> str:
 def test_tokens_of_nanogpt_are_those_of_all_ranks(tmp_path: Path) -> None:
     tables, measure = read(tmp_path, NANOGPT, ranks=2)
     assert measure.tokens_per_s == pytest.approx(16384 / 0.5) and measure.samples_per_s is None
-    assert states(source_of(tables, "work_from_log"), "16,384", "'tokens per iteration will be: 16,384'")
+    (caution,) = (caution for caution in tables.cautions if caution.kind == "work_from_log")
+    assert states(caution.text, "16,384", "'tokens per iteration will be: 16,384'")
+    assert caution.numbers == {"tokens_per_step": 16384}
 
 
 def test_the_trainers_total_batch_and_its_losses_at_their_steps(tmp_path: Path) -> None:

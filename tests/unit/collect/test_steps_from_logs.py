@@ -398,6 +398,8 @@ def test_a_trainer_without_a_bar_that_was_cut_short_has_no_steps(tmp_path: Path)
     assert "add the probe's callback" in caution.text
     quiet = replace(attempt, spec=replace(attempt.spec, workload=replace(attempt.spec.workload, reads="none")))
     assert read_log_steps(quiet) is None
+    (caution,) = read_steps(quiet).cautions
+    assert caution.kind == "whole_run_only" and "as the plan asks" in caution.text
 
 
 def test_every_line_of_a_format_has_a_keyword() -> None:

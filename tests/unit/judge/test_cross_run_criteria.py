@@ -497,11 +497,11 @@ def test_losses_in_numbers() -> None:
     criterion = Criterion(metric="loss_comparable", scope="winner", baseline=AGAINST)
     found = comparison_reading(criterion, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29, loss=loss)))
     assert found is not None and (found.value, found.window, found.n, found.detail) == (False, "to step 199", 50, "Higher")
-    assert [(one.name, one.value) for one in found.further] == [
-        ("loss difference", 0.5),
-        ("loss of the baseline", 1.0),
-        ("loss of the group", 1.5),
-        ("difference allowed", 0.05),
+    assert [(one.name, one.value, one.n) for one in found.further] == [
+        ("loss difference", 0.5, 50),
+        ("loss of the baseline", 1.0, 50),
+        ("loss of the group", 1.5, 50),
+        ("difference allowed", 0.05, 50),
     ]
     bare = dataclasses.replace(loss, last_step=None, difference=None, loss_a=None, loss_b=None, allowed=None)
     other = comparison_reading(criterion, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29, loss=bare)))

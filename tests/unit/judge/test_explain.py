@@ -31,6 +31,7 @@ def test_every_metric_of_the_catalogue(metric: str, scope: str) -> None:
         (of("speedup_pct", "winner"), "lower end of the 97.5 % interval", "must lie on one side of the bound", (Raw.STEPS,)),
         (of("leaking_runs", "campaign"), "hours until GPU 0 is full", "free memory", (Raw.TELEMETRY, Raw.STEPS)),
         (of("leaking_runs", "campaign"), "slope of GPU 0", "Theil-Sen", (Raw.TELEMETRY, Raw.STEPS)),
+        (of("scaling_efficiency", "campaign"), "total at 8 GPUs", "work done by all ranks", (Raw.STEPS, Raw.OUTCOME)),
         (of("failed_runs", "campaign"), "cause", "how the run ended", (Raw.OUTCOME, Raw.LOG)),
         (Finding(id="d", kind="debug", verdict=Verdict.PASS, text=""), "NCCL_DEBUG", "as in the file", (Raw.SETTINGS, Raw.LOG)),
         (Finding(id="s", kind="stability", verdict=Verdict.FAIL, text=""), "thermal", "throttled by heat", (Raw.TELEMETRY,)),

@@ -506,6 +506,11 @@ def test_where_the_other_ranks_are(others: tuple[RankState, ...], moving: tuple[
     assert describe_stall(replace(STALL, others=others, moving=frozenset(moving)), AT_5).endswith(expected)
 
 
+def test_no_rank_took_a_step() -> None:
+    text = describe_stall(replace(STALL, culprit=at(1, None), others=(at(0, None),)), AT_5)
+    assert text.endswith("all 2 ranks are before their first step in 'fwd'")
+
+
 def test_a_silent_rank() -> None:
     silent = replace(STALL, silent_s=700.0, others=(at(0, 5, "bwd"),))
     text = describe_stall(silent, AT_5)

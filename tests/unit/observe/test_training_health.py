@@ -31,6 +31,8 @@ def kinds(samples: list[HealthSample], limits: HealthLimits | None = None) -> li
         ("tokens_per_s", [0.0, 0.0, 0.0, 0.0, 0.0], [(3, "throughput_flatline")]),
         ("tokens_per_s", [100.0] * 5 + [4.0] * 3 + [100.0], []),
         ("tokens_per_s", [100.0] * 5 + [4.0] * 4, [(8, "throughput_flatline")]),
+        # Against the last two hundred: a phase that was much quicker is long over.
+        ("tokens_per_s", [1000.0] * 300 + [120.0] * 200 + [90.0] * 4, []),
         # A run that is merely slower is not stuck.
         ("tokens_per_s", [100.0] * 5 + [30.0] * 9, []),
         ("gates", [COLLAPSED, COLLAPSED, HEALTHY, COLLAPSED], []),

@@ -487,9 +487,10 @@ def test_what_can_be_no_folder_is_refused_under_the_name_it_was_given_by(text: s
 def test_there_is_room_left_for_the_files_in_it() -> None:
     rest = LONGEST_PATH_BYTES - ROOM_BYTES - len("/work/")
     names = "/".join(["x" * 100] * (rest // 101))
-    assert output_folder(plan(output=names), None, CWD) == CWD / names
+    longest = f"{names}/{'y' * (rest - len(names) - 1)}"
+    assert output_folder(plan(output=longest), None, CWD) == CWD / longest
     with pytest.raises(PlanError, match="choose a shorter one"):
-        output_folder(plan(output=f"{names}/{'y' * 101}"), None, CWD)
+        output_folder(plan(output=f"{longest}y"), None, CWD)
 
 
 PLAN = {"name": "x", "workload": "dummy", "axes": {"micro_batch": [8, 16, 32]}, "repeats": 2}

@@ -369,7 +369,7 @@ def test_every_key_that_is_reported_as_a_variable_is_one() -> None:
 
 def test_every_remedy_that_is_reported_in_variables_is_one_of_the_harness() -> None:
     source = "".join(text.replace("{{", "{").replace("}}", "}") for text in texts_of_the_harness())
-    composed = {"run it first, or start all the same with --ignore-needs", "data dataset_root", "data dataset_manifest_path"}
+    composed = {"run it first, or start anyway with --ignore-needs", "data dataset_root", "data dataset_manifest_path"}
     assert {term for term in REMEDIES if term not in source} == composed
 
 

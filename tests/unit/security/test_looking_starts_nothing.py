@@ -106,4 +106,4 @@ def test_verbs_that_start_what_a_plan_names_say_so_first(folder: Path) -> None:
     assert states(checked.stdout.splitlines()[0], "program.yaml", "started")
     assert {path.name for path in canaries(folder)} >= {f"{CANARY}-program"}, "the trap works"
     ran = seatrial(folder, "run", "program.yaml", "--out", "ran", "--json")
-    assert states(ran.stderr.splitlines()[0], "program.yaml", "started")
+    assert states(ran.stderr.splitlines()[0], "program.yaml", "starts", "as your user")

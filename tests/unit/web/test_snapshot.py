@@ -114,8 +114,8 @@ def test_the_page_lives_with_the_campaign(running: CampaignPaths) -> None:
 
 
 def outcomes(data: dict[str, Any]) -> list[str]:
-    words: list[str] = data["payload"]["tables"]["runs"]["columns"]["outcome"]["words"]
-    return words
+    categories: list[str] = data["payload"]["tables"]["runs"]["columns"]["outcome"]["categories"]
+    return categories
 
 
 def test_the_data_say_how_far_somebody_is_who_runs_it_and_only_then(running: CampaignPaths) -> None:

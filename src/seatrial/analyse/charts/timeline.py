@@ -368,10 +368,6 @@ def _merged(code: Places, at_s: Floats, most: int) -> Iterator[tuple[int, float,
         yield int(code[first[at]]), float(begin_s[at]), float(end_s[at])
 
 
-def telemetry_table(samples: TelemetryTables, origin_t: float | None, most: int) -> Columns:
-    return telemetry_series(samples, origin_t, most).table
-
-
 def telemetry_series(samples: TelemetryTables, origin_t: float | None, most: int) -> Telemetry:
     """At most `most` points of a series; no table where nothing was sampled or the launch is unknown."""
     if origin_t is None:

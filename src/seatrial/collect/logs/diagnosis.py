@@ -332,7 +332,7 @@ class LogReader:
 
     def _error_lines(self) -> tuple[str, ...]:
         recent = [text for found in self._scan.found() for text in found.errors]
-        return error_lines([PrefixedLine("", text) for text in (recent or self._scan.survived_errors)])
+        return error_lines(recent or self._scan.survived_errors)
 
     def _informative_lines(self) -> list[PrefixedLine]:
         """The last lines but those about lost peers, the launcher's own and what Python ignores."""

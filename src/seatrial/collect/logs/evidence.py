@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -40,12 +40,12 @@ NO_ERROR = re.compile(
 )
 
 
-def error_lines(lines: Sequence[PrefixedLine]) -> tuple[str, ...]:
+def error_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """The first lines that mention an error, since what comes later mostly follows from them; at most MAX_LINES, none twice, shortened."""
     found: dict[str, None] = {}
     for line in lines:
-        if is_error_line(line.text):
-            found[line.text.strip()] = None
+        if is_error_line(line):
+            found[line.strip()] = None
     return tuple(_short(text) for text in list(found)[:MAX_LINES])
 
 

@@ -75,6 +75,11 @@ def test_a_row_of_several_steps_begins_with_the_first_of_them() -> None:
     ]
 
 
+def test_parts_are_left_out_where_no_moment_is_known_by_both_clocks() -> None:
+    unclocked = STEPS.with_columns(m=pl.lit(None, dtype=pl.Float64))
+    assert [row[1] for row in spans(factory.tables(unclocked, startup=facts(("model", 1.0, 98.5))))] == ["launch", "import", "train"]
+
+
 def test_a_part_inside_another_cuts_it_in_two() -> None:
     startup = facts(("process_group", 0.5, 97.5), ("model", 1.0, 98.0))
     assert [row[1:] for row in spans(factory.tables(STEPS, startup=startup))[2:5]] == [
