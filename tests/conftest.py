@@ -23,6 +23,13 @@ from tests.stubs.answers import answer
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 ROOT = Path(__file__).parents[1]
 
+# Timings never decide a test, and a busy machine takes longer than the 200 ms that hypothesis allows. GPU machines need not have it.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any speed")
+
 # A job in the background of a shell ignores SIGINT, one under nohup SIGHUP, and so would every process that a test starts and interrupts.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
