@@ -204,7 +204,8 @@ def test_an_orphan_survives_its_rank_term_and_hup(run_dir: Path) -> None:
             assert os.getsid(pid) == pid, "a session of its own: a killed process group leaves it"
             assert str(Path(f"/proc/{pid}/fd/1").readlink()).startswith("pipe:"), "it holds the output open"
             time.sleep(0.1)
-            assert state_of(pid) == SLEEPING
+            # It would be gone or a zombie by now.
+            wait_until(lambda: state_of(pid) == SLEEPING)
         finally:
             os.kill(pid, signal.SIGKILL)
 
