@@ -189,6 +189,9 @@ class TrackerProcess:
             text += part
             if len(text) > LONGEST_ANSWER_BYTES:
                 raise ValueError("the answer does not end")
+        if unsent:
+            # The next request would follow a torn line.
+            raise ValueError("it answered before it had read the request")
         answer = json.loads(text)
         if not isinstance(answer, dict):
             raise ValueError("the answer is no object")

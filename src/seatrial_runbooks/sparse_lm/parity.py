@@ -34,7 +34,7 @@ def _run(argv: Sequence[str] | None) -> int:
     known = sorted(path.name for path in TESTS.glob("test_*.py"))
     for name in files:
         if name not in known:
-            raise UsageError(f"there is not a test file {name}; {did_you_mean(name, known)}")
+            raise UsageError(f"there is no test file {name}; {did_you_mean(name, known)}")
     # A line for every test, by which the acceptance judges each file by itself.
     command = [sys.executable, "-m", "pytest", "-q", "-rfEsp", "-p", "no:cacheprovider", *(str(TESTS / name) for name in files)]
     # The packed selection is one of the patterns.

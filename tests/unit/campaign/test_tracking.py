@@ -386,6 +386,12 @@ def test_one_that_does_not_read_a_large_request_holds_nothing_up(tmp_path: Path)
     assert deaf.ask({"do": "run", "run": "x" * 2_000_000}, 0.2).reason == "no answer in 0 s"
 
 
+def test_an_answer_to_a_request_that_was_not_read_is_none(tmp_path: Path) -> None:
+    hasty = process(tmp_path, "import time; print('{\"ok\": true}', flush=True); time.sleep(600)")
+    answer = hasty.ask({"do": "run", "run": "x" * 2_000_000}, 30)
+    assert not answer.ok and hasty.pid is None, "the next request would follow a torn line"
+
+
 def test_what_is_sent_arrives_as_it_was_measured(campaign: CampaignPaths, run: TrackedRun) -> None:
     measured = next(one for one in gather_results(campaign).runs if one.attempt.spec.run == run.name)
     arrived = requested_run(json.loads(json.dumps(run_request(measured))))
