@@ -16,9 +16,9 @@ from typing import Protocol
 
 from seatrial.campaign.invocation import EarlyEnd
 from seatrial.campaign.job_endings import allocation_end, judge_job, with_cause
-from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, gets_further, left_text
+from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.campaign.one_run import close_attempt
-from seatrial.campaign.resume import choose_start
+from seatrial.campaign.resume import choose_start, gets_further
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.errors import LaunchError, RefusedError

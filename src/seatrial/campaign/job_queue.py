@@ -20,15 +20,13 @@ from typing import Protocol
 
 from seatrial.campaign.interrupts import StopRequests, Urgency
 from seatrial.campaign.invocation import Invocation
-from seatrial.campaign.resume import choose_start
-from seatrial.collect.attempt_files import read_resumption
 from seatrial.core import files
-from seatrial.core.paths import JobPaths, RunPaths
+from seatrial.core.paths import JobPaths
 from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
 from seatrial.records.job import SubmittedJob
 from seatrial.records.outcome import Cause
-from seatrial.records.plan import CampaignPlan, LimitsSpec, RunSpec, SlurmSpec
+from seatrial.records.plan import LimitsSpec, RunSpec, SlurmSpec
 
 POLL_S = 0.5
 # The file system of the nodes may show a file late here.
@@ -172,7 +170,7 @@ def left_text(jobs: Mapping[str, FollowedJob]) -> str:
 
 
 class StopListener(Protocol):
-    """What the campaign tells of a stop."""
+    """What is reported of a stop."""
 
     def stopping(self, spec: RunSpec) -> None: ...
 
@@ -240,13 +238,3 @@ class JobFollower:
             self.listener.stopping(spec)
         self._stopping = True
         self._queue.stop([(one, paths, spec.limits) for spec, one, paths in followed])
-
-
-def gets_further(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
-    """Whether the attempt `number` saved a newer checkpoint than it started from: otherwise the next job would end where this one did."""
-    before, after = read_resumption(run.attempt(number)), choose_start(plan, run, spec)
-    reached = -1 if before is None or before.step is None else before.step
-    if after is None or after.step is None:
-        # A script has a format of its own: that it wrote some in this attempt has to do.
-        return after is not None and after.from_attempt == number
-    return after.step > reached

@@ -59,6 +59,16 @@ def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start
     return choose_checkpoint(run, spec, from_start=from_start, resume_changed=plan.resume_changed)
 
 
+def gets_further(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
+    """Whether the attempt `number` saved a newer checkpoint than it started from: otherwise the next job would end where this one did."""
+    before, after = read_resumption(run.attempt(number)), choose_start(plan, run, spec)
+    reached = -1 if before is None or before.step is None else before.step
+    if after is None or after.step is None:
+        # A script has a format of its own: that it wrote some in this attempt has to do.
+        return after is not None and after.from_attempt == number
+    return after.step > reached
+
+
 def refuse_changed_training(plan: CampaignPlan, paths: CampaignPaths, *, again: bool, from_start: bool) -> None:
     """The refusals of `choose_start`, before anything of the folder changes: its plan is then still the one that can be run as it was."""
     for spec in plan.chosen:
