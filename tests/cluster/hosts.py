@@ -105,6 +105,10 @@ class Commands:
             if seen.pid == pid:
                 os.kill(seen.outer, number)
 
+    def is_on(self, host: str) -> bool:
+        init = self.state.host(host).init
+        return init is not None and init.alive()
+
     def listens(self, host: str, port: int) -> bool:
         init = self.state.host(host).init
         return init is not None and network.listens(init, port)
@@ -127,7 +131,13 @@ class Faults(Commands):
         network.set_cable(self.state, self.state.host(host), up=False)
 
     def uncut(self, host: str) -> None:
-        network.set_cable(self.state, self.state.host(host), up=True)
+        """Returns when packets pass again."""
+        plugged = self.state.host(host)
+        network.set_cable(self.state, plugged, up=True)
+        if self.is_on(host):
+            wait_until(lambda: network.has_link(plugged), f"{host} notices its cable")
+        for name in filter(self.is_on, self.state.hosts):
+            network.forget_neighbours(self.state.host(name))
 
     def slow(self, host: str, rate: str = "1mbit") -> None:
         """Limit the rate to and from the host, in the syntax of tc."""
@@ -294,10 +304,6 @@ class Hosts(Faults):
         """A DeepSpeed hostfile of the nodes, or of those named."""
         path.write_text("".join(f"{host} slots={slots}\n" for host in (self.nodes if hosts is None else hosts)))
         return path
-
-    def is_on(self, host: str) -> bool:
-        init = self.state.host(host).init
-        return init is not None and init.alive()
 
     def poweroff(self, host: str) -> None:
         """Power lost: everything on the host ends at once and the others get no more packets from it."""

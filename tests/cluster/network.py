@@ -15,14 +15,15 @@ from tests.cluster.state import ClusterError, ClusterState, HostState, ProcessId
 TABLE = "inet seatrial"
 
 
-def _run(argv: list[str], text: str = "") -> None:
+def _run(argv: list[str], text: str = "") -> str:
     done = subprocess.run(argv, input=text, text=True, capture_output=True, check=False)
     if done.returncode:
         raise ClusterError(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}\n{text}")
+    return done.stdout
 
 
-def _in_network(process: ProcessId, argv: list[str], text: str = "") -> None:
-    _run(["nsenter", "-t", str(process.pid), "-n", "--", *argv], text)
+def _in_network(process: ProcessId, argv: list[str], text: str = "") -> str:
+    return _run(["nsenter", "-t", str(process.pid), "-n", "--", *argv], text)
 
 
 def _init(host: HostState) -> ProcessId:
@@ -63,6 +64,16 @@ def unplug(state: ClusterState, host: HostState) -> None:
 
 def set_cable(state: ClusterState, host: HostState, up: bool) -> None:
     _on_ports(state, host, ["set", "up" if up else "down"])
+
+
+def has_link(host: HostState) -> bool:
+    """Whether eth0 has noticed that its cable is plugged in, which takes the kernel up to a second."""
+    return "state UP" in _in_network(_init(host), ["ip", "link", "show", "dev", "eth0"])
+
+
+def forget_neighbours(host: HostState) -> None:
+    """Else the host may answer `No route to host` for three more seconds, for a neighbour that it looked for while the cable was out."""
+    _in_network(_init(host), ["ip", "neigh", "flush", "dev", "eth0"])
 
 
 def _on_ports(state: ClusterState, host: HostState, options: list[str]) -> None:

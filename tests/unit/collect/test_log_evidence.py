@@ -72,6 +72,16 @@ def test_only_the_first_line_that_is_not_indented_ends_it() -> None:
     assert diagnose(1, [HEAD, "  at it", "gone: away", "once: again"]).detail == "gone: away"
 
 
+@pytest.mark.parametrize("before", [" 50%|#####     | 5/10 ", "epoch 3: 50%|##", 'resumed from "last" '])
+def test_a_traceback_behind_other_text_counts(before: str) -> None:
+    assert diagnose(1, [before + HEAD, '  File "train.py", line 9', "gone: away"]).detail == "gone: away"
+
+
+@pytest.mark.parametrize("quote", ["'", '"', "`"])
+def test_a_quoted_head_of_a_traceback_is_no_traceback(quote: str) -> None:
+    assert diagnose(1, [f"searching for {quote}{HEAD}{quote}", "gone: away"]).cause is Cause.EXIT_CODE
+
+
 def test_interleaved_tracebacks_of_two_ranks() -> None:
     lines = [f"[rank0]: {HEAD}", f"[rank1]: {HEAD}", '[rank0]:   File "a.py", line 3, in a', "[rank1]: hostile: 0", "[rank0]: lost: 1"]
     found = diagnose(1, lines)
