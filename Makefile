@@ -31,9 +31,9 @@ test-faults: $(VENV)/.test-ready system-packages
 test-cluster: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m cluster tests/cluster
 
-# Jobs of a real Slurm that the tests start on namespace hosts: root only.
+# Jobs of a real Slurm that the tests start on namespace hosts, and mostly wait for: root only.
 test-slurm: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m slurm tests/slurm
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m slurm tests/slurm
 
 # Every command of README.md, CONTRIBUTING.md and docs/, run as a reader would: one page, one shell, one checkout.
 test-docs: $(VENV)/.test-ready system-packages
