@@ -304,5 +304,7 @@ def test_the_command_line_reports_a_damaged_campaign(campaign: Path, tmp_path: P
     text = " ".join(harness.run("report", "out", "--full").split())
     assert "Traceback" not in text, text
     assert "events_rank0.jsonl" in text, text
-    assert "host_telemetry.csv cannot be used" in text, text
-    assert harness.out.summary_md.is_file() and (harness.out.folder / "summary.md.folder-1/inside").read_text() == "kept"
+    # The terminal refers to the summary for more than eight cautions, and a busy machine has some of its own.
+    summary = harness.out.summary_md.read_text()
+    assert "host_telemetry.csv cannot be used" in summary, summary
+    assert (harness.out.folder / "summary.md.folder-1/inside").read_text() == "kept"
