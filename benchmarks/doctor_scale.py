@@ -34,9 +34,9 @@ SLOW_S = 1.0
 FEW, MANY = 4, 64
 TIMES = 3
 # Asked of every host: what it is, who it reaches, how fast its links are (two rounds of pairs), what it sees of the others, the end.
-MOST_EXCHANGES = 8
+MAX_EXCHANGES = 8
 # The slowest host's own time, and what the harness may add for 64 of them.
-MOST_ADDED_S = 3.0
+MAX_ADDED_S = 3.0
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
         "slowest_host_s": slowest_s,
         "added_by_60_more_s": round(statistics.median(many) - statistics.median(few), 3),
     }
-    bounds = {"hosts_64_s": slowest_s + MOST_ADDED_S, "added_by_60_more_s": MOST_ADDED_S}
+    bounds = {"hosts_64_s": slowest_s + MAX_ADDED_S, "added_by_60_more_s": MAX_ADDED_S}
     report("doctor_scale", figures, bounds, quick=quick, n=times, slow_s=slow_s)
 
 
@@ -67,8 +67,8 @@ def answer_files(folder: Path) -> list[Path]:
     answerer.close()
     second = {"reach": {"troubles": {}}, "look": {"troubles": {}}, "is_held": {"held": True}}
     later = {"speed": {"to": 1e9, "from": 1e9}}
-    replies = [{"parts": parts}, {"parts": second}, *([{"parts": later}] * (MOST_EXCHANGES - 2))]
-    files = [folder / f"answer-{number}.json" for number in range(MOST_EXCHANGES)]
+    replies = [{"parts": parts}, {"parts": second}, *([{"parts": later}] * (MAX_EXCHANGES - 2))]
+    files = [folder / f"answer-{number}.json" for number in range(MAX_EXCHANGES)]
     for number, (file, one) in enumerate(zip(files, replies, strict=True), 1):
         file.write_text(json.dumps({"n": number, **one}) + "\n")
     return files

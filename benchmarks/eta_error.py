@@ -35,7 +35,7 @@ from seatrial.records.eta import EtaEstimator
 BOUNDS = {"median_fraction": 0.005, "p90_fraction": 0.015}
 JOBS_PER_SHAPE = 30
 POINTS, FIRST_POINT = 40, 4
-LEAST_SAMPLES = 10
+MIN_SAMPLES = 10
 SEED_WINDOW = 100
 SPARSE_EVERY = 25
 RECORDED = Path(__file__).parents[1] / "tests" / "recorded" / "steps"
@@ -88,7 +88,7 @@ def misses(job: Job, every: int = 1) -> Iterator[Miss]:
     """At each point of a job, the estimate of a watcher who sees every `every`th step."""
     count, length_s = len(job.ends_s), job.ends_s[-1]
     points = {count * point // POINTS for point in range(FIRST_POINT, POINTS)}
-    estimator = EtaEstimator(count, LEAST_SAMPLES)
+    estimator = EtaEstimator(count, MIN_SAMPLES)
     for step, end_s in enumerate(job.ends_s):
         if step % every == 0:
             estimator.add(step, end_s, job.paused_s[step])

@@ -40,12 +40,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SHORTEST, LONGEST = 200, 5000
-LEAST_TIMES = 4
+MIN_TIMES = 4
 PAUSE_EVERY = (25, 50, 100, 200, 250, 500)
 READ_EVERY = (5, 10, 20, 25, 50)
 WAIT_EVERY = (2, 3, 4, 5, 8, 10, 16, 20, 25, 32)
 # What a step can be shorter by after a wait, as a share of it.
-MOST_SHORTER = 0.75
+MAX_SHORTER = 0.75
 STEP_S = 0.2
 
 
@@ -104,10 +104,10 @@ def _drift(job: _Making, sign: int) -> None:
 def _pauses(job: _Making, into: list[float]) -> None:
     count, chance = len(job.steps), job.chance
     with_saves = chance.random() < 0.5
-    times = LEAST_TIMES * (2 if with_saves else 1)
+    times = MIN_TIMES * (2 if with_saves else 1)
     every = chance.choice([every for every in PAUSE_EVERY if every * times < count] or PAUSE_EVERY[:1])
     eval_s = every * STEP_S * chance.uniform(0.01, 0.1)
-    save_each = chance.choice([each for each in (2, 4, 5) if each * every * LEAST_TIMES < count] or [2]) if with_saves else 0
+    save_each = chance.choice([each for each in (2, 4, 5) if each * every * MIN_TIMES < count] or [2]) if with_saves else 0
     save_s = save_each * every * STEP_S * chance.uniform(0.01, 0.05)
     for number, step in enumerate(range(every, count, every), start=1):
         into[step] += eval_s * chance.uniform(0.9, 1.1)
@@ -138,8 +138,8 @@ def _wander(job: _Making) -> None:
 
 def _read_back(job: _Making) -> None:
     every = job.chance.choice(READ_EVERY)
-    wait = job.chance.uniform(0.4, min(4.0, MOST_SHORTER * (every - 1)))
-    least = math.ceil(wait / MOST_SHORTER)
+    wait = job.chance.uniform(0.4, min(4.0, MAX_SHORTER * (every - 1)))
+    least = math.ceil(wait / MAX_SHORTER)
     after = job.chance.randint(least, min(least + 2, every - 1))
     for step in range(every, len(job.steps) - after, every):
         waited_s = wait * STEP_S * job.chance.uniform(0.9, 1.1)

@@ -59,7 +59,7 @@ STEPS, STOCK_STEPS, PEAK_STEPS = 20, 10, 1
 WARM_UP = 5
 # Alpaca's examples with their template, about: log-normal, cut at the sequence length.
 MEDIAN_LENGTH, SIGMA, SHORTEST = 105, 0.55, 24
-MOST_SEQUENCES = 128
+MAX_SEQUENCES = 128
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def packed_batch(lengths: list[int], size: Size) -> dict[str, Tensor]:
     labels[0, positions == 0] = -100
     labels[0, sum(lengths) :] = -100
     offsets = [0, *accumulate(filled)]
-    offsets += [tokens] * (MOST_SEQUENCES + 1 - len(offsets))
+    offsets += [tokens] * (MAX_SEQUENCES + 1 - len(offsets))
     batch = {"input_ids": ids, "labels": labels, "position_ids": positions[None], "cu_seq_lens_q": torch.tensor(offsets, dtype=torch.int32)}
     return {name: tensor.to(size.device) for name, tensor in batch.items()}
 

@@ -202,7 +202,7 @@ STAGES = (
 WIDTH = 1120
 READS_END, BOX, BOX_WIDTH, WRITES = 330, 364, 390, 788
 LINE, BOX_HEIGHT, GAP, TOP = 16, 84, 34, 92
-MOST_IN_LIST, MOST_IN_BOX = 40, 48
+MAX_IN_LIST, MAX_IN_BOX = 40, 48
 STYLE = """
   svg { --paper: #ffffff; --ink: #1c2733; --soft: #5b6977; --rule: #c3ccd6; --band: #f3f6f9;
         --harness: #0b6aa8; --agent: #b35900; --rank: #1d7a48; font-family: system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; }
@@ -249,7 +249,7 @@ def placed() -> list[Placed]:
 
 def _lines(names: tuple[str, ...]) -> list[str]:
     """File names, as many to a line as fit; none is broken."""
-    return textwrap.wrap("  ".join(names), MOST_IN_LIST, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap("  ".join(names), MAX_IN_LIST, break_long_words=False, break_on_hyphens=False)
 
 
 def picture() -> str:
@@ -299,7 +299,7 @@ def _row(row: Placed) -> Iterator[str]:
     yield f'<rect class="box {stage.where}" x="{BOX}" y="{top}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="8"/>'
     yield _text(BOX + 14, top + 22, stage.name, "name")
     yield _text(BOX + 14, top + 40, f"{stage.module}: {stage.function}", "code soft")
-    for number, line in enumerate(textwrap.wrap(stage.does, MOST_IN_BOX)):
+    for number, line in enumerate(textwrap.wrap(stage.does, MAX_IN_BOX)):
         yield _text(BOX + 14, top + 57 + number * LINE, line)
     yield from _files(row.reads, row.middle, READS_END, "end")
     yield from _files(row.writes, row.middle, WRITES, "start")

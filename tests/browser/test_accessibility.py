@@ -82,13 +82,13 @@ def test_a_request_is_heard_and_a_breach_of_the_policy(open_page: OpenPage) -> N
     opened.troubles.clear()
 
 
-MOST_TABS = 400
+MAX_TABS = 400
 
 
 def tabbed(opened: Opened) -> list[dict[str, Any]]:
     """What the Tab key comes to, from the top of the page to where it leaves it."""
     seen: list[dict[str, Any]] = []
-    for _ in range(MOST_TABS):
+    for _ in range(MAX_TABS):
         opened.page.keyboard.press("Tab")
         focused = opened.ask("focused")
         if focused is None or (seen and focused["at"] <= seen[-1]["at"]):

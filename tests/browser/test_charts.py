@@ -13,7 +13,7 @@ import pytest
 
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.columns import RunCharts
-from seatrial.report.html.data import MOST_PICKED, ChartData, PageData, Picks, drawn_spec, page_data
+from seatrial.report.html.data import MAX_PICKED, ChartData, PageData, Picks, drawn_spec, page_data
 from seatrial.report.html.page import all_charts
 from tests.browser.campaigns import write_page
 from tests.browser.conftest import MakeOnce, OpenPage
@@ -21,7 +21,7 @@ from tests.browser.opened import DRAWN_WITHIN_MS, Opened
 from tests.browser.test_page import CHARTS
 from tests.unit.report.html.made_page import HOSTILE, made_page, made_results
 
-MOST_MARKS = 12
+MAX_MARKS = 12
 TOOLTIP = "#vg-tooltip-element"
 SHOWN_WITHIN_MS = 500
 WINDOW = re.compile(r"\bwindow\b", re.IGNORECASE)
@@ -51,7 +51,7 @@ def test_line_and_band_of_predictions_tell_the_nearest(made: CampaignPaths, open
             assert (window[1], count[1]) == ("whole run", "1")
 
 
-def tooltips(opened: Opened, chart: str, most: int = MOST_MARKS, within_ms: int = SHOWN_WITHIN_MS) -> list[str]:
+def tooltips(opened: Opened, chart: str, most: int = MAX_MARKS, within_ms: int = SHOWN_WITHIN_MS) -> list[str]:
     """What is shown over some of its marks, in the order of the marks; those that show nothing are left out."""
     from playwright.sync_api import TimeoutError as NotShown
 
@@ -86,16 +86,16 @@ def test_a_run_picked_is_drawn_and_one_let_go_is_not(made: CampaignPaths, open_p
 
 def test_a_ninth_run_is_refused_and_the_page_says_so(real: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(real.summary_html)
-    for _ in range(MOST_PICKED + 2):
+    for _ in range(MAX_PICKED + 2):
         free = opened.page.locator(f"{BOXES}:not(:checked):not(:disabled)")
-        if num_picked(opened) == MOST_PICKED or not free.count():
+        if num_picked(opened) == MAX_PICKED or not free.count():
             break
         free.first.click()
-    assert num_picked(opened) == MOST_PICKED
+    assert num_picked(opened) == MAX_PICKED
     rest = opened.page.locator(f"{BOXES}:not(:checked)").first
     if rest.is_enabled():
         rest.click()
-    assert num_picked(opened) == MOST_PICKED
+    assert num_picked(opened) == MAX_PICKED
     words = opened.page.locator("[role=status], [aria-live]").all_inner_texts()
     assert any("8" in text for text in words), words
 

@@ -78,8 +78,8 @@ def test_a_stage_names_what_exists(stage) -> None:
 
 @STAGES
 def test_a_stage_fits_its_box(stage) -> None:
-    assert len(DIAGRAM.textwrap.wrap(stage.does, DIAGRAM.MOST_IN_BOX)) <= 2
-    assert len(f"{stage.module}: {stage.function}") <= DIAGRAM.MOST_IN_BOX + 2
+    assert len(DIAGRAM.textwrap.wrap(stage.does, DIAGRAM.MAX_IN_BOX)) <= 2
+    assert len(f"{stage.module}: {stage.function}") <= DIAGRAM.MAX_IN_BOX + 2
 
 
 def test_the_picture_has_text_and_two_schemes_and_loads_nothing() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
-# `2 % (`LEVEL_TOLERANCE`)`, `8 MiB (`LEAST_GROWTH_MIB`)`: a number, a unit at most, and the constant in brackets.
+# `2 % (`LEVEL_TOLERANCE`)`, `8 MiB (`MIN_GROWTH_MIB`)`: a number, a unit at most, and the constant in brackets.
 _CITED = re.compile(r"(?P<number>[−-]?\d+(?:\.\d+)?)(?:\s+(?P<unit>%|MiB|min|h))?\s+\(`(?P<name>[A-Z][A-Z0-9_]*)`\)")
 _MODULE = re.compile(r"`((?:analyse|judge|records)/\w+)\.py`")
 

@@ -50,17 +50,17 @@ FIRST_LOOK_S = 0.2
 LONGEST_LOOK_S = 3.0
 LONGEST_LOOK_WITH_RANKS_S = 30.0
 LOOKS_FOR_CONNECTIONS = 20
-MOST_RANKS_SEEN = 1_000_000
+MAX_RANKS_SEEN = 1_000_000
 # Beside those that the probe reads: MPICH's and Intel MPI's, Horovod's.
 SEEN_VARIABLES = (*RANK_VARIABLES, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"), ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"))
 RENDEZVOUS_PORT = "MASTER_PORT"
 # Of one host; a thousand ranks that are all connected have more, and then it stays unknown whether they are.
-MOST_CONNECTIONS = 20_000
+MAX_CONNECTIONS = 20_000
 SPAWNED = "from multiprocessing.spawn import spawn_main"
 # Ranks that a script forks work alike while it waits for them. Workers of a data loader work while it trains; they are named, too.
-LEAST_FORKED_CPU_S = 0.2
-LEAST_SHARE_OF_BUSIEST = 0.5
-MOST_SHARE_OF_PARENT = 0.02
+MIN_FORKED_CPU_S = 0.2
+MIN_SHARE_OF_BUSIEST = 0.5
+MAX_SHARE_OF_PARENT = 0.02
 LOADER_NAME = "pt_data_worker"
 IN_WAITPID = "do_wait"
 
@@ -252,7 +252,7 @@ class RankObserver:
                     connections.add(RankConnection(rank=rank, local=local, remote=remote))
             listening |= {RankListener(rank=rank, at=at) for at in listens_at if not at.endswith(meets_at)}
         by_rank = sorted(connections, key=lambda one: (one.rank, one.local, one.remote))
-        return tuple(by_rank[:MOST_CONNECTIONS]), tuple(sorted(listening, key=lambda one: (one.rank, one.at))[:MOST_CONNECTIONS])
+        return tuple(by_rank[:MAX_CONNECTIONS]), tuple(sorted(listening, key=lambda one: (one.rank, one.at))[:MAX_CONNECTIONS])
 
     def _num_forked(self, processes: Mapping[int, ProcessStat], argvs: Mapping[int, Sequence[str]]) -> int | None:
         """Processes that a Python process forked and that do its work while it waits; None where none has several."""
@@ -269,9 +269,9 @@ class RankObserver:
         """By the CPU time of all since they were first seen; where the forks use none, by most looks having found it in waitpid."""
         own_s, *cpu_s = (self._cpu_since_seen_s(one, processes[one]) for one in (pid, *forks))
         self._waited[pid] = self._waited.get(pid, 0) + (1 if read_text(self._proc / str(pid) / "wchan") == IN_WAITPID else -1)
-        if max(cpu_s) < LEAST_FORKED_CPU_S:
+        if max(cpu_s) < MIN_FORKED_CPU_S:
             return self._waited[pid] > 1
-        return min(cpu_s) >= LEAST_SHARE_OF_BUSIEST * max(cpu_s) and own_s <= MOST_SHARE_OF_PARENT * min(cpu_s)
+        return min(cpu_s) >= MIN_SHARE_OF_BUSIEST * max(cpu_s) and own_s <= MAX_SHARE_OF_PARENT * min(cpu_s)
 
     def _cpu_since_seen_s(self, pid: int, stat: ProcessStat) -> float:
         return stat.cpu_s - self._first_cpu_s.setdefault((pid, stat.started_ticks), stat.cpu_s)
@@ -286,7 +286,7 @@ class RankObserver:
         for rank_name, size_name, _ in SEEN_VARIABLES:
             inherited = all(own.get(name) == self._outer.get(name) for name in (rank_name, size_name))
             size = own.get(size_name, "")
-            if not inherited and size.isascii() and size.isdecimal() and 0 < int(size) <= MOST_RANKS_SEEN:
+            if not inherited and size.isascii() and size.isdecimal() and 0 < int(size) <= MAX_RANKS_SEEN:
                 rank = own.get(rank_name, "")
                 return (int(rank) if rank.isascii() and rank.isdecimal() and int(rank) < int(size) else None), int(size)
         return None

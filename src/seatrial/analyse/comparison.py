@@ -30,7 +30,7 @@ from seatrial.analyse.ranking import ANY_THROUGHPUT, METRICS, Metric
 from seatrial.analyse.stability import THROUGHPUT
 from seatrial.analyse.statistics import (
     ALPHA,
-    MOST_REPEATS,
+    MAX_REPEATS,
     Difference,
     bootstrap_ratio,
     contains_one,
@@ -44,7 +44,7 @@ from seatrial.analyse.statistics import (
     welch_difference,
 )
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean
-from seatrial.core.text import MOST_IN_PASSING, count, join_names
+from seatrial.core.text import MAX_IN_PASSING, count, join_names
 from seatrial.machine.secrets import MASK
 from seatrial.records.comparison import Assumed, ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation, Unlike
 from seatrial.records.measure import Estimate
@@ -55,13 +55,13 @@ COMPARED = {name: metric for name, metric in METRICS.items() if metric.seed_colu
 RATES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s")
 # Compared with a caution while a step does not do the same work in both.
 STEP_TIMES = ("wall_p50_ms", "wall_p90_over_p50")
-LEAST_RUNS = 2
+MIN_RUNS = 2
 LARGEST_DETECTABLE_PCT = 1000.0
 """Per cent beyond which a smallest detectable difference says only that there are too few runs."""
 WIDEST_INTERVAL = 100
 """Upper over lower end, likewise."""
 # p90/p50 of a run that changed its pace can be small, where most of its steps were slow; unsteady steps are taken to vary by this at least.
-LEAST_VARIATION = 1.25
+MIN_VARIATION = 1.25
 # On logs. A nanosecond clock over a minute resolves no more.
 SMALLEST_SPREAD = 1e-10
 # The seeds' rules for a winner. They ignore chance and name a winner even between equals: they are quoted, and the interval decides.
@@ -206,7 +206,7 @@ def pair_runs(a: ComparedGroup, b: ComparedGroup) -> list[tuple[ComparedRun, Com
     """The runs of both by repeat, where they ran in rounds: one campaign, the same repeats, and every round over before the next began.
     Empty where they are not paired."""
     by_a, by_b = ({run.repeat: run for run in group.runs} for group in (a, b))
-    if not a.campaign or a.campaign != b.campaign or by_a.keys() != by_b.keys() or len(by_a) < LEAST_RUNS:
+    if not a.campaign or a.campaign != b.campaign or by_a.keys() != by_b.keys() or len(by_a) < MIN_RUNS:
         return []
     if len(by_a) < len(a.runs) or len(by_b) < len(b.runs):
         return []
@@ -235,7 +235,7 @@ def _per_gpu(group: ComparedGroup) -> ComparedGroup:
 def _enough_have(group: ComparedGroup, name: str) -> bool:
     """Every run, or most and enough for an interval. A group without runs lacks nothing."""
     having = sum(_has_metric(run, name) for run in group.runs)
-    return having == len(group.runs) or (having >= LEAST_RUNS and 2 * having > len(group.runs))
+    return having == len(group.runs) or (having >= MIN_RUNS and 2 * having > len(group.runs))
 
 
 def _has_metric(run: ComparedRun, name: str) -> bool:
@@ -311,7 +311,7 @@ def _platform_failures(a: ComparedGroup, b: ComparedGroup) -> str:
     failed = [*a.infrastructure_failures, *(run for run in b.infrastructure_failures if run not in a.infrastructure_failures)]
     if not failed:
         return ""
-    return f"the platform failed {join_names(failed, MOST_IN_PASSING)}: run {'it' if len(failed) == 1 else 'them'} again first"
+    return f"the platform failed {join_names(failed, MAX_IN_PASSING)}: run {'it' if len(failed) == 1 else 'them'} again first"
 
 
 def _too_few_runs(a: ComparedGroup, b: ComparedGroup) -> str:
@@ -352,7 +352,7 @@ def _unsteady_problem(a: ComparedGroup, b: ComparedGroup, ratio: Estimate) -> st
     unsteady = _unsteady_runs(a, b)
     if not unsteady:
         return ""
-    variation, names = _variation(unsteady), join_names([run.run for run in unsteady], MOST_IN_PASSING)
+    variation, names = _variation(unsteady), join_names([run.run for run in unsteady], MAX_IN_PASSING)
     if variation is None or ratio.low is None or ratio.high is None:
         return f"no steady state was found in {names}: run more steps"
     if ratio.low > variation or ratio.high < 1 / variation:
@@ -366,7 +366,7 @@ def _variation(unsteady: Sequence[ComparedRun]) -> float | None:
     run that drifts has a faster half as far off."""
     spreads = [run.figures.get("wall_p90_over_p50") for run in unsteady]
     known = [spread for spread in spreads if spread is not None and math.isfinite(spread)]
-    return max(LEAST_VARIATION, max(known) ** 2) if len(known) == len(spreads) else None
+    return max(MIN_VARIATION, max(known) ** 2) if len(known) == len(spreads) else None
 
 
 def _confounded_mark(prepared: _Prepared) -> str:
@@ -381,7 +381,7 @@ def _condition(assumed: Assumed | None) -> str:
         return ""
     key = "samples_per_step" if assumed.what == A_STEP else "tokens_per_step"
     clause = assumed.clause("in both")
-    return f"{clause[0].upper()}{clause[1:]} ({join_names(assumed.settings, MOST_IN_PASSING, ' or ')} may change it: set workload.{key}): "
+    return f"{clause[0].upper()}{clause[1:]} ({join_names(assumed.settings, MAX_IN_PASSING, ' or ')} may change it: set workload.{key}): "
 
 
 def _else_cautions(prepared: _Prepared) -> Iterator[str]:
@@ -395,7 +395,7 @@ def _else_cautions(prepared: _Prepared) -> Iterator[str]:
         yield f"{text[0].upper()}{text[1:]}."
     a, b = prepared.a.settings, prepared.b.settings
     if masked := [name for name in a if a[name] == b.get(name) and MASK in a[name]]:
-        yield f"{join_names(masked, MOST_IN_PASSING)} is masked in both: whether the values are the same is unknown."
+        yield f"{join_names(masked, MAX_IN_PASSING)} is masked in both: whether the values are the same is unknown."
 
 
 def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Iterator[str]:
@@ -426,11 +426,11 @@ def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Itera
 def _run_cautions(prepared: _Prepared, *, decided: bool) -> Iterator[str]:
     """What weakens the comparison in how its runs were measured."""
     if prepared.left_out:
-        names, one = join_names(prepared.left_out, MOST_IN_PASSING), len(prepared.left_out) == 1
+        names, one = join_names(prepared.left_out, MAX_IN_PASSING), len(prepared.left_out) == 1
         yield f"{names} {'has' if one else 'have'} no {prepared.metric.unit} and {'is' if one else 'are'} left out."
     unsteady = _unsteady_runs(prepared.a, prepared.b)
     if decided and unsteady and (variation := _variation(unsteady)) is not None:
-        names = join_names([run.run for run in unsteady], MOST_IN_PASSING)
+        names = join_names([run.run for run in unsteady], MAX_IN_PASSING)
         vary = f"their steps vary by up to {_per_cent((variation - 1) * 100)}"
         yield f"No steady state was found in {names}: {vary}, which is less than the difference."
     if prepared.paired or prepared.difference is None:
@@ -489,7 +489,7 @@ def _more_repeats(found: Comparison, difference: Difference) -> str:
     needed = repeats_needed(difference, wanted, found.confidence)
     size = f"{math.expm1(wanted) * 100:.2g} %"
     if needed is None:
-        return f"More than {MOST_REPEATS:,} repeats each would be needed to show {size}: make the runs longer or steadier."
+        return f"More than {MAX_REPEATS:,} repeats each would be needed to show {size}: make the runs longer or steadier."
     # By luck these runs may have had enough, four times in five.
     needed = max(needed, difference.n + 1)
     return f"About {needed:,} repeats each would show {size} four times in five."

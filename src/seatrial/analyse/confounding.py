@@ -27,7 +27,7 @@ from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, EffectiveSet
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
 ALLOW = "--allow-confounded"
-MOST_NAMED = 2
+MAX_NAMED = 2
 """Of several settings that confound, these are written out."""
 # What workloads give as the reason where nothing was changed.
 _NO_REASONS = ("", "as requested")
@@ -160,7 +160,7 @@ def confounding(a: Group, b: Group) -> Unlike | None:
 
 def _remedy(pair: _Pair, names: Sequence[str]) -> str:
     """`set fast_paths=equal and set mixed_precision to autocast or weights in both`."""
-    return join_names(list(dict.fromkeys(_way_to_make_alike(pair, name) for name in names)), MOST_NAMED, " and ")
+    return join_names(list(dict.fromkeys(_way_to_make_alike(pair, name) for name in names)), MAX_NAMED, " and ")
 
 
 def _way_to_make_alike(pair: _Pair, name: str) -> str:
@@ -247,7 +247,7 @@ def reported_by_one(a: Group, b: Group) -> str:
         names = [name for name in names if not pair.is_confounded_by(name)]
         if names:
             shown = [f"{name} ({_word(having.settings[name].effective_text)})" for name in names]
-            return f"only {having.name} reports {join_names(shown, MOST_NAMED)}: whether {lacking.name} had the same is unknown"
+            return f"only {having.name} reports {join_names(shown, MAX_NAMED)}: whether {lacking.name} had the same is unknown"
     return ""
 
 
@@ -291,7 +291,7 @@ def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
         values = f"{_value_in(pair, pair.a, name)} and {_value_in(pair, pair.b, name).rstrip(',')}"
         clauses.setdefault(f"{values}{_first_reason(reasons)}", []).append(name)
     texts = [f"{', '.join(alike)} {'is' if len(alike) == 1 else 'are'} {values}" for values, alike in clauses.items()]
-    return join_names(texts, MOST_NAMED, "; ")
+    return join_names(texts, MAX_NAMED, "; ")
 
 
 def _value_in(pair: _Pair, group: _GroupSettings, name: str) -> str:
@@ -357,10 +357,10 @@ def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = Tru
     reported = [one for name in planned for group in (pair.b, pair.a) if (one := group.settings.get(name))]
     reason = _first_reason(one.reason for one in reported if one.effective_text != one.requested_text)
     values = [(name, _word(pair.a.value(name))) for name in planned]
-    ran = f"both ran {join_names([f'{name}={value}' for name, value in values], MOST_NAMED)}"
+    ran = f"both ran {join_names([f'{name}={value}' for name, value in values], MAX_NAMED)}"
     if len(values) == 1 and not bundles:
         ran = f"{values[0][1]} in both" if values[0][1] in _WORDS.values() else f"both ran {values[0][1]}"
-    return f"{join_names(bundles or planned, MOST_NAMED)} had no effect: {ran}{reason}"
+    return f"{join_names(bundles or planned, MAX_NAMED)} had no effect: {ran}{reason}"
 
 
 def _first_reason(reasons: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from seatrial.analyse.step_times import logged_rows
-from seatrial.records.eta import GLOBAL_MAX, LEAST_MARKS, OFF, RANK0, EtaEstimate, EtaEstimator, EtaPoint, EtaQuality, measure_eta_quality
+from seatrial.records.eta import GLOBAL_MAX, MIN_MARKS, OFF, RANK0, EtaEstimate, EtaEstimator, EtaPoint, EtaQuality, measure_eta_quality
 from seatrial.records.eta_model import LONG_RATIO, LONG_SD, LONG_STEPS, LOW_PART, LOW_SD, MEDIAN_SQUARE, Block, SplitMarks, split_marks
 from seatrial.records.plan import RunSpec
 
@@ -28,7 +28,7 @@ SLOWER_RATIO = 1.001
 # Blocks of a replay are larger than those of a live run: a thousand runs are replayed at once.
 BLOCKS_IN_A_REPLAY = 32
 # A script that logs every step would get a table as long as its events.
-MOST_POINTS = 500
+MAX_POINTS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def eta_points(
     if last_step is None:
         return ()
     logged = logged_rows(ranks[0].step, spec.timing.log_every)
-    rows = logged[:: max(-(-len(logged) // MOST_POINTS), 1)]
+    rows = logged[:: max(-(-len(logged) // MAX_POINTS), 1)]
     found = {RANK0: _replay(ranks[0], rows, spec, last_step)}
     if len(ranks) > 1:
         found[GLOBAL_MAX] = _slowest(ranks, rows, found[RANK0], spec, last_step)
@@ -155,7 +155,7 @@ def _replay(marks: _Marks, rows: npt.NDArray[np.intp], spec: RunSpec, last_step:
     """The estimate at each of the rows."""
     estimator = EtaEstimator(last_step + 1, spec.timing.eta_min_samples)
     counts = np.diff(rows, prepend=0)
-    if len(counts) == 0 or int(np.median(counts[-3:])) < LEAST_MARKS:
+    if len(counts) == 0 or int(np.median(counts[-3:])) < MIN_MARKS:
         return list(_replay_marks(estimator, marks, rows))
     return list(_replay_blocks(estimator, marks, rows, (last_step + 1) // BLOCKS_IN_A_REPLAY))
 
@@ -189,7 +189,7 @@ def _bounds(rows: npt.NDArray[np.intp], step: Whole, block_steps: int) -> tuple[
     for row in rows.tolist():
         before = borders[-1]
         steps = int(step[row] - step[before])
-        parts = max(1, min((row - before) // LEAST_MARKS, round(steps / max(block_steps, 1))))
+        parts = max(1, min((row - before) // MIN_MARKS, round(steps / max(block_steps, 1))))
         borders += [before + (row - before) * part // parts for part in range(1, parts + 1)] if row > before else []
     return np.array(borders[:-1], dtype=np.intp), np.array(borders[1:], dtype=np.intp)
 

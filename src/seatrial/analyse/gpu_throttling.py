@@ -29,13 +29,13 @@ from seatrial.records.measure import (
     JitterCause,
 )
 
-LEAST_CLOCK_SAMPLES = 10
+MIN_CLOCK_SAMPLES = 10
 """Of one GPU; with fewer, a single throttled one would be a large share."""
 THERMAL = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown"})
 POWER = frozenset({"sw_power_cap", "hw_power_brake_slowdown"})
 FREE = -1
 KINDS = ("thermal", "power_cap", "throttling")
-LEAST_SHARE = {"thermal": 0.05, "power_cap": 0.2, "throttling": 0.05}
+MIN_SHARE = {"thermal": 0.05, "power_cap": 0.2, "throttling": 0.05}
 """Of a GPU's samples. A healthy GPU under load touches its power limit now and then; no healthy one is too hot."""
 WEIGHT = {"thermal": 1.0, "power_cap": 0.5, "throttling": 1.0}
 """A GPU at its power limit may be as steady as any other: weaker evidence than heat."""
@@ -48,7 +48,7 @@ CLOCK_ADVICE = {
 FILE = ATTEMPT_FILES.gpu_telemetry.name
 BUSY_PCT = 90.0
 """The seeds' extreme imbalance: one GPU at least, another at most IDLE_PCT."""
-LEAST_EXTREME = 0.2
+MIN_EXTREME = 0.2
 """Of the samples: less can come from moments at which a loader or a checkpoint delayed one rank."""
 SIMULTANEOUS = 0.5
 """Of an interval: samples of two GPUs nearer than this count as simultaneous."""
@@ -110,13 +110,13 @@ def _throttled(rows: pl.DataFrame, gpu: Floats) -> Iterator[_Throttled]:
     gpus, index, samples = np.unique(gpu, return_inverse=True, return_counts=True)
     for place, kind in enumerate(KINDS):
         count = np.bincount(index[sample_kind == place], minlength=len(gpus))
-        share = np.where(samples >= LEAST_CLOCK_SAMPLES, count / samples, 0.0)
+        share = np.where(samples >= MIN_CLOCK_SAMPLES, count / samples, 0.0)
         worst = int(share.argmax())
-        if share[worst] >= LEAST_SHARE[kind]:
+        if share[worst] >= MIN_SHARE[kind]:
             yield _Throttled(
                 kind=kind,
                 gpu=int(gpus[worst]),
-                others=int((share >= LEAST_SHARE[kind]).sum()) - 1,
+                others=int((share >= MIN_SHARE[kind]).sum()) - 1,
                 reasons="+".join(sorted({word for text, own in kinds.items() if own == place for word in _reasons(text)})),
                 own=index == worst,
                 throttled=(index == worst) & (sample_kind == place),
@@ -255,7 +255,7 @@ def _turns(names: list[int | str], correlation: float, samples: _Utilisation, sp
 
 def _imbalance(samples: _Utilisation, span: WindowSpan) -> list[JitterCause]:
     share, means, n = samples.extreme_share, samples.util.mean(axis=0), len(samples.util)
-    if share < LEAST_EXTREME:
+    if share < MIN_EXTREME:
         return []
     busiest, idlest = samples.gpus[int(means.argmax())], samples.gpus[int(means.argmin())]
     return [

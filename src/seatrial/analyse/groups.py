@@ -20,7 +20,7 @@ from functools import lru_cache
 from seatrial.analyse.confounding import NO_EFFECT, confounding, refusal, without_effect
 from seatrial.analyse.stability import group_stability
 from seatrial.analyse.statistics import estimate
-from seatrial.core.text import MOST_IN_PASSING, count, count_were, join_names
+from seatrial.core.text import MAX_IN_PASSING, count, count_were, join_names
 from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
@@ -57,7 +57,7 @@ SIZE_SETTINGS = frozenset(
     }
 )
 """Names of the number of ranks in settings, and what goes with it."""
-MOST_CHANGES = 6
+MAX_CHANGES = 6
 LONGEST_VALUE = 24
 
 Changes = Mapping[str, tuple[str, str]]
@@ -370,7 +370,7 @@ def why_not_comparable(a: ComparedGroup, b: ComparedGroup, *, across: bool = Fal
     shared = [run.run for run in b.runs if run.identity in known]
     if shared:
         which = "are the same runs" if len(shared) == len(a.runs) == len(b.runs) else "have runs in common"
-        return f"{a.name} and {b.name} {which} ({join_names(shared, MOST_IN_PASSING)}); name two that were measured separately"
+        return f"{a.name} and {b.name} {which} ({join_names(shared, MAX_IN_PASSING)}); name two that were measured separately"
     if debug_levels(a.debug) != debug_levels(b.debug):
         return (
             f"{a.name} and {b.name} were measured with different debug settings: {a.name} has {settings_text(a.debug)}, {b.name} has "
@@ -435,7 +435,7 @@ def _change_texts(changes: Changes) -> list[str]:
 
 
 def changes_text(changes: Changes) -> str:
-    return join_names(_change_texts(changes), MOST_CHANGES)
+    return join_names(_change_texts(changes), MAX_CHANGES)
 
 
 def settings_text(settings: tuple[str, ...]) -> str:

@@ -14,21 +14,21 @@ import numpy.typing as npt
 
 from seatrial.analyse.comparable import LOSS, comparable
 from seatrial.analyse.statistics import MEDIAN_TO_MEAN_ERROR, level_and_width, mann_kendall, median, t_quantile
-from seatrial.core.text import MOST_IN_PASSING, join_names
+from seatrial.core.text import MAX_IN_PASSING, join_names
 from seatrial.records.comparison import Comparability, ComparedGroup, ComparedRun, LossParity, LossVerdict
 from seatrial.records.measure import LossCurve
 
 Losses = npt.NDArray[np.float64]
-LEAST_LOSSES = 8
+MIN_LOSSES = 8
 """Of fewer, a quarter would be one loss."""
 LOSS_CHANCE = 0.05
 """At most this share of flat losses counts as falling, and as many as rising."""
-MOST_LOSSES = 250
+MAX_LOSSES = 250
 """More are thinned evenly before Kendall's test: they cost time and add nothing."""
 ABOVE_ERRORS = 3.0
 """An end this many standard errors above the start is not noise."""
-MOST_PARTS = 200
-LEAST_FOR_NOISE = 4
+MAX_PARTS = 200
+MIN_FOR_NOISE = 4
 LAST_SHARE = 0.25
 # Losses that end before this share of the longest run say too little of it.
 ENDS_TOGETHER = 0.9
@@ -68,7 +68,7 @@ def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
     values = np.asarray(losses, dtype=np.float64)
     if not np.isfinite(values).all():
         return False
-    if len(values) < LEAST_LOSSES:
+    if len(values) < MIN_LOSSES:
         return None
     start, end, tail = values[: len(values) // 4], values[-(len(values) // 4) :], values[-max(1, len(values) // 10) :]
     trend, first, last = _trend(values), median(start), median(tail)
@@ -81,7 +81,7 @@ def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
 def loss_fall_pct(losses: Sequence[float] | Losses) -> float | None:
     """By how much the last quarter's mean is below the first's, in percent; None where that is undefined."""
     values = np.asarray(losses, dtype=np.float64)
-    if len(values) < LEAST_LOSSES or not np.isfinite(values).all():
+    if len(values) < MIN_LOSSES or not np.isfinite(values).all():
         return None
     quarter = len(values) // 4
     first = float(values[:quarter].mean())
@@ -92,8 +92,8 @@ def _trend(values: Losses) -> int:
     """-1 for a loss that falls, 1 for one that rises, 0 where chance explains it."""
     if np.ptp(values) == 0:
         return 0
-    if len(values) > MOST_LOSSES:
-        values = values[np.linspace(0, len(values) - 1, MOST_LOSSES).round().astype(np.intp)]
+    if len(values) > MAX_LOSSES:
+        values = values[np.linspace(0, len(values) - 1, MAX_LOSSES).round().astype(np.intp)]
     found = mann_kendall(values)
     # The trend's direction is known: half of the two-sided p-value.
     return found.sign if found.p_value / 2 < LOSS_CHANCE else 0
@@ -107,7 +107,7 @@ def _noise(values: Losses) -> float:
 def loss_curve(
     steps: npt.NDArray[np.int64], losses: npt.NDArray[np.float64], has_loss: npt.NDArray[np.bool_] | None = None
 ) -> LossCurve | None:
-    """Means over at most MOST_PARTS equal parts, and the noise of a single loss; up to the first loss that is not finite. `has_loss` is
+    """Means over at most MAX_PARTS equal parts, and the noise of a single loss; up to the first loss that is not finite. `has_loss` is
     False where a step has none, whatever `losses` holds there; None where every step has one. None without any loss."""
     if not len(steps):
         return None
@@ -123,17 +123,17 @@ def loss_curve(
         steps=points,
         losses=means,
         n=count,
-        noise=_noise(losses[:count]) if count >= LEAST_FOR_NOISE else 0.0,
+        noise=_noise(losses[:count]) if count >= MIN_FOR_NOISE else 0.0,
         broken_step=int(steps[count]) if len(not_finite) else None,
         last_step=last_step,
     )
 
 
 def _parts(steps: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Last step and mean of each of at most MOST_PARTS equal parts: of 500 losses, 200 parts of two and three."""
+    """Last step and mean of each of at most MAX_PARTS equal parts: of 500 losses, 200 parts of two and three."""
     if not len(losses):
         return (), ()
-    edges = np.unique(np.linspace(0, len(losses), min(len(losses), MOST_PARTS) + 1).round().astype(np.intp))
+    edges = np.unique(np.linspace(0, len(losses), min(len(losses), MAX_PARTS) + 1).round().astype(np.intp))
     means = np.add.reduceat(losses, edges[:-1]) / np.diff(edges)
     return tuple(steps[edges[1:] - 1].tolist()), tuple(means.tolist())
 
@@ -189,7 +189,7 @@ def _without_losses(a: ComparedGroup, b: ComparedGroup) -> str:
     if groups:
         return f"{' and '.join(group.name for group in groups)} {'has' if len(groups) == 1 else 'have'} no losses"
     runs = [run.run for group in (a, b) for run in group.runs if not _has_losses(run)]
-    return f"{join_names(runs, MOST_IN_PASSING)} {'has' if len(runs) == 1 else 'have'} no losses" if runs else ""
+    return f"{join_names(runs, MAX_IN_PASSING)} {'has' if len(runs) == 1 else 'have'} no losses" if runs else ""
 
 
 def _has_losses(run: ComparedRun) -> bool:

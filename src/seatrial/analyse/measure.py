@@ -35,7 +35,7 @@ from seatrial.analyse.step_times import (
 from seatrial.analyse.stragglers import find_straggler
 from seatrial.analyse.telemetry_summary import host_measures, telemetry_cautions, telemetry_figures, window_span
 from seatrial.core.paths import ATTEMPT_FILES
-from seatrial.core.text import MOST_NAMED, count, format_duration, join_names
+from seatrial.core.text import MAX_NAMED, count, format_duration, join_names
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.eta import EtaPoint, points_of_mode
@@ -457,7 +457,7 @@ def _named(debug: Sequence[DebugSetting]) -> str:
 
 
 def _effects(debug: Sequence[DebugSetting]) -> str:
-    whys = list(dict.fromkeys(one.why for one in debug[:MOST_NAMED]))
+    whys = list(dict.fromkeys(one.why for one in debug[:MAX_NAMED]))
     return ". ".join(why[:1].upper() + why[1:] for why in whys)
 
 

@@ -42,7 +42,7 @@ from seatrial.records.measure import MemoryTrend, MemoryVerdict
 from seatrial.records.telemetry import TelemetryTables
 
 Floats = npt.NDArray[np.float64]
-LEAST_SAMPLES = 60
+MIN_SAMPLES = 60
 SHORT_MIN = 5.0
 SHORT_WIDTHS = 20.0
 SHORT_STEPS = 50
@@ -59,7 +59,7 @@ MIB_PER_GIB = 1024
 RUN_MIN = 30.0
 """Advised where a run was too short: in half an hour a leak of a few MiB per minute shows."""
 USUAL_INTERVAL_S = 2.0
-MOST_POINTS = 1500
+MAX_POINTS = 1500
 """A longer series is reduced to medians of batches: days of samples then cost as much as an hour's."""
 WARMUP_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 """No more is cut: a run that has not settled by then must be longer."""
@@ -68,29 +68,29 @@ BEGINNING_SHARE = 0.05
 """A fall so early is a job that frees what it was loaded with."""
 SMOOTHED_SAMPLES = 5
 """A median over this many takes out single samples that caught a process at its start or end."""
-LEAST_GROWTH_MIB = 8.0
+MIN_GROWTH_MIB = 8.0
 """Less is allocator overhead and code loaded late."""
-LEAST_GROWTH_WIDTHS = 8.0
+MIN_GROWTH_WIDTHS = 8.0
 """And growth below this many times the scatter of levels may be scatter."""
-MOST_FACTOR = 1.6
+MAX_FACTOR = 1.6
 PARTS = 6
-LEAST_PART_SHARE = 0.35
-MOST_PART_SHARE = 2.5
+MIN_PART_SHARE = 0.35
+MAX_PART_SHARE = 2.5
 FLAT_GROWTH_MIB = 16.0
 FLAT_GROWTH_SHARE = 0.02
 """A series is flat when the upper end of its slope comes to less than either of these, in MiB or as a share of its level."""
 STOPPED_PACE = 0.5
 """Growth has stopped when even the upper end of the last third's slope is below this share of the slope of all."""
-MOST_BLOCKS = 24
-LEAST_BLOCKS = 8
+MAX_BLOCKS = 24
+MIN_BLOCKS = 8
 """Fewer show neither a pace nor six parts."""
-LEAST_IN_BLOCK = 3
+MIN_IN_BLOCK = 3
 TEETH_PER_BLOCK = 1.2
-LEAST_TEETH = 3
+MIN_TEETH = 3
 """Fewer swings are no saw-tooth but a curve that bends."""
-LEAST_PACE = 0.6
+MIN_PACE = 0.6
 """The least growth of the second half, as a share of the first's."""
-MOST_AUTOCORRELATION = 0.9
+MAX_AUTOCORRELATION = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +184,7 @@ class Blocks:
     scatter: float
     """Standard deviation of what the parabola leaves over."""
     pace: float
-    """Growth of the second half beyond LEAST_PACE times the first; below 0 where it slows down more than that."""
+    """Growth of the second half beyond MIN_PACE times the first; below 0 where it slows down more than that."""
     pace_error: float
     """Half of its interval."""
 
@@ -267,7 +267,7 @@ def _trend(series: _Series, steps: _Steps) -> MemoryTrend:
         file=series.file,
     )
     at_min = (series.t - series.t[0]) / 60 if len(series.t) else series.t
-    found = find_growth(at_min, series.mib) if len(series.t) >= LEAST_SAMPLES else None
+    found = find_growth(at_min, series.mib) if len(series.t) >= MIN_SAMPLES else None
     if found is None:
         return replace(trend, reason=_too_few(trend, series.interval_s, by_steps=len(steps.t) > 1))
     kept = series.t >= series.t[0] + found.first_min * 60
@@ -335,10 +335,10 @@ def _hours(trend: MemoryTrend, slope: float | None) -> float | None:
 def _too_few(trend: MemoryTrend, interval_s: float | None, *, by_steps: bool) -> str:
     interval_s = interval_s or USUAL_INTERVAL_S
     between = " between the first step and the last" if by_steps else ""
-    least_min = LEAST_SAMPLES * interval_s / 60
+    least_min = MIN_SAMPLES * interval_s / 60
     better = f", better {_minutes_text(RUN_MIN)}" if least_min < RUN_MIN else ""
     return (
-        f"{count(trend.n, 'sample')}{between} {'is' if trend.n == 1 else 'are'} too few, {LEAST_SAMPLES} are needed: run for at least "
+        f"{count(trend.n, 'sample')}{between} {'is' if trend.n == 1 else 'are'} too few, {MIN_SAMPLES} are needed: run for at least "
         f"{_minutes_text(least_min)}{better}, or sample more often than every {interval_s:.3g} s (telemetry.{trend.kind}_s)"
     )
 
@@ -398,12 +398,12 @@ def _figure(value: float) -> str:
 
 def find_growth(at_min: Floats, mib: Floats) -> Growth | None:
     """The shape of a series; None where there are too few samples."""
-    at, values = batch_series(at_min, mib, MOST_POINTS)
+    at, values = batch_series(at_min, mib, MAX_POINTS)
     # Most GPUs after their first steps: there is nothing to fit.
-    if len(at) >= LEAST_BLOCKS * LEAST_IN_BLOCK and at[-1] > at[0] and (values == values[0]).all():
+    if len(at) >= MIN_BLOCKS * MIN_IN_BLOCK and at[-1] > at[0] and (values == values[0]).all():
         return Growth(shape=Shape.FLAT, slope=Slope(value=0.0, low=0.0, high=0.0, n=len(at)), first_min=float(at[0]), over_noise=math.inf)
     values = _smoothed(values)
-    classified = _classify(_tails(at, values), may_grow=bool(np.ptp(values) >= LEAST_GROWTH_MIB))
+    classified = _classify(_tails(at, values), may_grow=bool(np.ptp(values) >= MIN_GROWTH_MIB))
     if classified is None:
         return None
     shape, tail = classified
@@ -441,12 +441,12 @@ def _largest_fall(values: Floats) -> float:
 
 
 def _is_steady(tail: _Tail) -> bool:
-    if tail.blocks.pace <= tail.blocks.pace_error or tail.growth_mib < LEAST_GROWTH_MIB or tail.over_noise < LEAST_GROWTH_WIDTHS:
+    if tail.blocks.pace <= tail.blocks.pace_error or tail.growth_mib < MIN_GROWTH_MIB or tail.over_noise < MIN_GROWTH_WIDTHS:
         return False
     if not _is_sharp(tail.slope) or _is_one_tooth(tail):
         return False
     rises = _part_rises(tail)
-    return bool((rises >= LEAST_PART_SHARE).all() and (rises <= MOST_PART_SHARE).all())
+    return bool((rises >= MIN_PART_SHARE).all() and (rises <= MAX_PART_SHARE).all())
 
 
 def _is_one_tooth(tail: _Tail) -> bool:
@@ -458,7 +458,7 @@ def _is_one_tooth(tail: _Tail) -> bool:
 def _is_sharp(slope: Slope) -> bool:
     """Whether the slope is above 0 and known within a factor of 1.6: that of a few jumps is not."""
     low, high = slope.low or 0.0, slope.high or math.inf
-    return low * MOST_FACTOR >= slope.value and high <= slope.value * MOST_FACTOR
+    return low * MAX_FACTOR >= slope.value and high <= slope.value * MAX_FACTOR
 
 
 def _part_rises(tail: _Tail) -> Floats:
@@ -476,12 +476,12 @@ def _is_flat(tail: _Tail) -> bool:
         return False
     allowed = max(FLAT_GROWTH_MIB, FLAT_GROWTH_SHARE * median(tail.blocks.levels))
     # Growth that is certain and not small is not flat.
-    return tail.slope.high * tail.span_min <= allowed and (tail.slope.low <= 0 or tail.growth_mib < LEAST_GROWTH_MIB)
+    return tail.slope.high * tail.span_min <= allowed and (tail.slope.low <= 0 or tail.growth_mib < MIN_GROWTH_MIB)
 
 
 def _has_stopped(tail: _Tail) -> bool:
     """Whether the last third neither rises significantly nor by more than a little."""
-    levels = tail.blocks.levels[-max(LEAST_BLOCKS - 2, len(tail.blocks.levels) // 3) :]
+    levels = tail.blocks.levels[-max(MIN_BLOCKS - 2, len(tail.blocks.levels) // 3) :]
     slope = theil_sen(tail.blocks.at[-len(levels) :], levels)
     if slope is None or slope.low is None or slope.high is None:
         return False
@@ -500,13 +500,13 @@ def _smoothed(values: Floats) -> Floats:
 
 def best_blocks(at: Floats, values: Floats) -> Blocks | None:
     """Of several ways to cut blocks, the one with the least error of the pace; None where there are too few samples for any."""
-    most = min(MOST_BLOCKS, len(values) // LEAST_IN_BLOCK)
-    if most < LEAST_BLOCKS or at[-1] <= at[0]:
+    most = min(MAX_BLOCKS, len(values) // MIN_IN_BLOCK)
+    if most < MIN_BLOCKS or at[-1] <= at[0]:
         return None
     choices = _cut(at, values, most)
     teeth = _teeth(at, values)
-    if LEAST_TEETH <= teeth < most * TEETH_PER_BLOCK:
-        choices += _cut(at, values, max(LEAST_BLOCKS, int(teeth / TEETH_PER_BLOCK)))
+    if MIN_TEETH <= teeth < most * TEETH_PER_BLOCK:
+        choices += _cut(at, values, max(MIN_BLOCKS, int(teeth / TEETH_PER_BLOCK)))
     return min(choices, key=lambda choice: choice.pace_error) if choices else None
 
 
@@ -515,7 +515,7 @@ def _cut(at: Floats, values: Floats, count: int) -> list[Blocks]:
     edges = np.searchsorted(at, np.linspace(at[0], at[-1], count + 1)[:-1])
     ends = np.append(edges[1:], len(at))
     edges, ends = edges[ends > edges], ends[ends > edges]
-    if len(edges) < LEAST_BLOCKS:
+    if len(edges) < MIN_BLOCKS:
         return []
     middles, sizes = (at[edges] + at[ends - 1]) / 2, ends - edges
     # Every block sorted, at once: the lower median of each.
@@ -525,7 +525,7 @@ def _cut(at: Floats, values: Floats, count: int) -> list[Blocks]:
 
 def _teeth(at: Floats, values: Floats) -> int:
     """How often the detrended series falls from its upper quarter to its lower."""
-    if len(values) < LEAST_BLOCKS:
+    if len(values) < MIN_BLOCKS:
         return 0
     steepness = (values[-len(values) // 4 :].mean() - values[: len(values) // 4].mean()) / (0.75 * (at[-1] - at[0]) or 1.0)
     rest = values - steepness * at
@@ -541,7 +541,7 @@ def _fitted(at: Floats, *choices: Floats) -> list[Blocks]:
     columns = np.stack([np.ones_like(x), x, x * x], axis=1)
     inverse, freedom = np.linalg.inv(columns.T @ columns), len(at) - 3
     # The slope over the first half is linear less square, over the second linear plus square.
-    weights = np.array([0.0, 1 - LEAST_PACE, 1 + LEAST_PACE])
+    weights = np.array([0.0, 1 - MIN_PACE, 1 + MIN_PACE])
     weight = float(weights @ inverse @ weights)
     blocks = []
     for levels in choices:
@@ -558,5 +558,5 @@ def _inflation(rest: Floats) -> float:
     total = float(rest @ rest)
     if total <= 0:
         return 1.0
-    share = min(max(float(rest[1:] @ rest[:-1]) / total + 1 / len(rest), 0.0), MOST_AUTOCORRELATION)
+    share = min(max(float(rest[1:] @ rest[:-1]) / total + 1 / len(rest), 0.0), MAX_AUTOCORRELATION)
     return (1 + share) / (1 - share)

@@ -43,10 +43,10 @@ from seatrial.records.work_settings import SAMPLES, work_unit
 CLOSE = 0.10
 # Values of p90/p50 that differ by less count as equal: tables show two digits.
 SAME_JITTER = 0.01
-MOST_TIED_NAMED = 8
+MAX_TIED_NAMED = 8
 """The ranking has them all."""
-MOST_REFUSALS = 4
-MOST_WITHOUT_EFFECT = 2
+MAX_REFUSALS = 4
+MAX_WITHOUT_EFFECT = 2
 NO_INTERVAL = "no interval, so its place is not evidence"
 
 NOT_ENDED = "no run has ended yet"
@@ -392,7 +392,7 @@ def _same_conditions(a: GroupSummary, b: GroupSummary) -> bool:
 def _reason(order: Sequence[RankedGroup], metric: Metric, confounded: Unlike | None, *, allow_confounded: bool) -> str:
     """How the best group stands against the others, or why none can win. That an axis had no effect comes first, then that groups are
     confounded."""
-    same = "".join(f"{text}. " for text in _without_effect(order)[:MOST_WITHOUT_EFFECT])
+    same = "".join(f"{text}. " for text in _without_effect(order)[:MAX_WITHOUT_EFFECT])
     if confounded is None:
         return f"{same}{_standing(order, metric)}"
     if not allow_confounded:
@@ -426,7 +426,7 @@ def _standing(order: Sequence[RankedGroup], metric: Metric) -> str:
     if any(_differs(row) is None for row in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
         return f"{has}, but without an interval the order is not evidence: {remedy}."
-    return f"{has}, indistinguishable from {join_names([row.group for row in tied], MOST_TIED_NAMED)} at 95 %."
+    return f"{has}, indistinguishable from {join_names([row.group for row in tied], MAX_TIED_NAMED)} at 95 %."
 
 
 def _refusals(order: Sequence[RankedGroup]) -> str:
@@ -434,9 +434,9 @@ def _refusals(order: Sequence[RankedGroup]) -> str:
     groups: dict[str, list[str]] = {}
     for row in order:
         groups.setdefault(row.reason, []).append(row.group)
-    reasons = [f"{join_names(names, MOST_TIED_NAMED)}: {refusal}" for refusal, names in groups.items()]
-    more = [f"and {len(reasons) - MOST_REFUSALS} more reasons"] if len(reasons) > MOST_REFUSALS else []
-    return "; ".join([*reasons[:MOST_REFUSALS], *more])
+    reasons = [f"{join_names(names, MAX_TIED_NAMED)}: {refusal}" for refusal, names in groups.items()]
+    more = [f"and {len(reasons) - MAX_REFUSALS} more reasons"] if len(reasons) > MAX_REFUSALS else []
+    return "; ".join([*reasons[:MAX_REFUSALS], *more])
 
 
 def _still_to_repeat(order: Sequence[RankedGroup]) -> str:
@@ -518,7 +518,7 @@ def _all_else_unlike(order: Sequence[RankedGroup], confounded: Unlike | None, *,
     """Groups that ran the same, settings that confound, and settings that only some groups report."""
     for text in _without_effect(order):
         rows = [row for row in order if row.same_as and row.reason.endswith(text)]
-        pairs = join_names([f"{row.group} is {row.same_as} measured again" for row in rows], MOST_TIED_NAMED)
+        pairs = join_names([f"{row.group} is {row.same_as} measured again" for row in rows], MAX_TIED_NAMED)
         yield Caution(kind=NO_EFFECT, numbers={"groups": len(rows)}, text=f"{text}. {pairs}: they are not compared.")
     if confounded is not None:
         allowed = f"{_upper(CONFOUNDED)}, but compared anyway: {confounded.text}. A difference may be due to {confounded.setting}."
@@ -550,7 +550,7 @@ def _assumed_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[C
     assumed = _assumption(running, metric)
     if assumed is None:
         return
-    name, names = metric.name.replace("_per_s", "_per_step"), join_names(assumed.settings, MOST_TIED_NAMED, " or ")
+    name, names = metric.name.replace("_per_s", "_per_step"), join_names(assumed.settings, MAX_TIED_NAMED, " or ")
     typed = next((group.typed_work[name] for group in running if name in group.typed_work), None)
     known = f"{name} is {typed:g} in every group" if typed is not None else f"The work of {assumed.what} is not known"
     yield Caution(

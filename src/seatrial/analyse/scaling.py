@@ -52,7 +52,7 @@ Model = tuple[int, ...]
 """Which of the parts are fitted."""
 ALL_PARTS: Model = (0, 1, 2)
 OF_TWO_SIZES: tuple[Model, ...] = ((0, 1), (0, 2))
-MOST_SHOWN = 4
+MAX_SHOWN = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,7 +441,7 @@ def _differences(what: str, facts: Mapping[str, Mapping[str, str]]) -> Iterator[
         if len(values) > 1:
             differing.append(f"{name} {' / '.join(values)}")
     if differing:
-        yield f"The groups differ in their {what} too ({join_names(differing, MOST_SHOWN, '; ')}), which affects the scaling."
+        yield f"The groups differ in their {what} too ({join_names(differing, MAX_SHOWN, '; ')}), which affects the scaling."
 
 
 def _debug(groups: Sequence[ComparedGroup]) -> Iterator[str]:

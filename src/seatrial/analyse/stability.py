@@ -20,7 +20,7 @@ from seatrial.analyse.statistics import t_quantile
 from seatrial.analyse.step_times import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RATIO
 from seatrial.core.text import format_duration
 from seatrial.records.measure import (
-    LEAST_REPEATS,
+    MIN_REPEATS,
     GroupStability,
     GroupSummary,
     JitterCause,
@@ -34,10 +34,10 @@ from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun
 
 Floats = npt.NDArray[np.float64]
-MOST_RATIO_MEDIAN = 1.5
-MOST_RATIO = 2.5
-MOST_CV_PCT = 5.0
-MOST_UNSTABLE = 0.05
+MAX_RATIO_MEDIAN = 1.5
+MAX_RATIO = 2.5
+MAX_CV_PCT = 5.0
+MAX_UNSTABLE = 0.05
 """The seeds' gates; a figure at its bound holds."""
 BY_THEMSELVES = {
     "anti_correlated_gpus": "anti-correlated GPU utilisation",
@@ -46,11 +46,11 @@ BY_THEMSELVES = {
 """Causes that break stability whatever the step times are, as the stage-1 procedure has it: one would tune for the platform's noise."""
 CAUSES_IN_REASON = 3
 CAUSE_UNKNOWN = "Cause unknown. Sample telemetry more often, let all ranks report, and check what else runs there."
-LEAST_RUNS = 3
+MIN_RUNS = 3
 """Two always lie on a line."""
 DRIFT_PCT = 3.0
 """The seeds' allowance for a regression: a platform that drifts by more would look like one."""
-LEAST_PER_LEVEL = 2
+MIN_PER_LEVEL = 2
 LEVEL_P = 0.01
 """Of a false change of level, over all splits together: stricter than the line's, which is tested first."""
 THROUGHPUT = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "duration_s")
@@ -182,34 +182,34 @@ def _number(value: object) -> float | None:
 
 def _broken(figures: _Figures) -> Iterator[str]:
     """Each gate that does not hold. With too few repeats, only what more of them could not change."""
-    if figures.ratios and exceeds(max(figures.ratios), MOST_RATIO):
-        yield f"the highest p90/p50 of its runs is {max(figures.ratios):.2f} (at most {MOST_RATIO:g})"
-    if figures.runs < LEAST_REPEATS:
+    if figures.ratios and exceeds(max(figures.ratios), MAX_RATIO):
+        yield f"the highest p90/p50 of its runs is {max(figures.ratios):.2f} (at most {MAX_RATIO:g})"
+    if figures.runs < MIN_REPEATS:
         return
-    if figures.ratios and exceeds(statistics.median(figures.ratios), MOST_RATIO_MEDIAN):
-        yield f"the median p90/p50 of its runs is {statistics.median(figures.ratios):.2f} (at most {MOST_RATIO_MEDIAN:g})"
-    if figures.cv_pct is not None and exceeds(figures.cv_pct, MOST_CV_PCT):
-        yield f"{figures.metric} varies by {figures.cv_pct:.1f} % (CV, at most {MOST_CV_PCT:g} %) over the repeats, {figures.ends}"
-    if exceeds(figures.unstable / figures.runs, MOST_UNSTABLE):
+    if figures.ratios and exceeds(statistics.median(figures.ratios), MAX_RATIO_MEDIAN):
+        yield f"the median p90/p50 of its runs is {statistics.median(figures.ratios):.2f} (at most {MAX_RATIO_MEDIAN:g})"
+    if figures.cv_pct is not None and exceeds(figures.cv_pct, MAX_CV_PCT):
+        yield f"{figures.metric} varies by {figures.cv_pct:.1f} % (CV, at most {MAX_CV_PCT:g} %) over the repeats, {figures.ends}"
+    if exceeds(figures.unstable / figures.runs, MAX_UNSTABLE):
         yield (
             f"{figures.unstable} of {figures.runs} runs are unstable (iter p90/p50 above {UNSTABLE_ITER_RATIO:g} or step p90/p50 above "
-            f"{UNSTABLE_STEP_RATIO:g}; at most {MOST_UNSTABLE * 100:g} % of runs)"
+            f"{UNSTABLE_STEP_RATIO:g}; at most {MAX_UNSTABLE * 100:g} % of runs)"
         )
 
 
 def _missing(figures: _Figures, runs: Sequence[MeasuredRun]) -> Iterator[str]:
     """What the gates need and the runs lack, with how to get it."""
     if figures.runs == 0:
-        yield f"no run ended ok, and {LEAST_REPEATS} are needed"
-    elif figures.runs < LEAST_REPEATS:
-        yield f"{figures.runs} of the {LEAST_REPEATS} repeats needed ended ok: raise repeats"
+        yield f"no run ended ok, and {MIN_REPEATS} are needed"
+    elif figures.runs < MIN_REPEATS:
+        yield f"{figures.runs} of the {MIN_REPEATS} repeats needed ended ok: raise repeats"
     lacking = figures.runs - len(figures.ratios)
     if lacking:
         yield f"{lacking} of {figures.runs} runs have no p90/p50: run more steps, or let the script print its step times"
     unsteady = [run.attempt.spec.run for run in runs if run.measure and (run.measure.window is None or not run.measure.window.steady)]
     if unsteady:
         yield f"no steady state was found in {', '.join(unsteady[:CAUSES_IN_REASON])}: run more steps"
-    if figures.cv_pct is None and figures.runs >= LEAST_REPEATS:
+    if figures.cv_pct is None and figures.runs >= MIN_REPEATS:
         yield "not every run has a throughput: run more steps"
 
 
@@ -242,9 +242,9 @@ def sentinel_drift(runs: Sequence[MeasuredRun]) -> SentinelDrift | None:
         return None
     series = _sentinel_series(members)
     empty = SentinelDrift(verdict=StabilityVerdict.INCONCLUSIVE, reason="", group=group, runs=0)
-    if series is None or len(series.logs) < LEAST_RUNS:
+    if series is None or len(series.logs) < MIN_RUNS:
         known = 0 if series is None else len(series.logs)
-        reason = f"{known} of {len(members)} runs of {group} have a throughput, at least {LEAST_RUNS} are needed to see a drift"
+        reason = f"{known} of {len(members)} runs of {group} have a throughput, at least {MIN_RUNS} are needed to see a drift"
         return replace(empty, reason=f"{reason}: let the campaign go on, or run the sentinel more often.", runs=known)
     line, level = _line(series), _level(series)
     verdict, sentence = _drift_verdict(series, line, level)
@@ -304,7 +304,7 @@ def _line(series: _SentinelSeries) -> _Line:
 
 def _level(series: _SentinelSeries) -> _Level:
     """The split at which two levels differ most by a pooled t test; its p-value is corrected for all splits."""
-    tried = [_split(series.logs, place) for place in range(LEAST_PER_LEVEL, len(series.logs) - LEAST_PER_LEVEL + 1)]
+    tried = [_split(series.logs, place) for place in range(MIN_PER_LEVEL, len(series.logs) - MIN_PER_LEVEL + 1)]
     if not tried:
         return _Level(before=0)
     best = min(tried, key=lambda level: level.p_value)

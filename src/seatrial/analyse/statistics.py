@@ -33,15 +33,15 @@ BOOTSTRAP_PERCENTILES = (2.5, 97.5)
 SIZES_KEPT = 16
 POWER = 0.8
 # Beyond this nobody repeats; another way of measuring is needed.
-MOST_REPEATS = 1000
+MAX_REPEATS = 1000
 ALPHA = 1 - CONFIDENCE
 LARGEST_EXACT = 8
-MOST_SLOPE_POINTS = 200
+MAX_SLOPE_POINTS = 200
 """Twenty thousand pairs: half a millisecond."""
-LEAST_FOR_INTERVAL = 6
+MIN_FOR_INTERVAL = 6
 """With fewer points the interval would be wider than the slopes of all pairs."""
 NORMAL_95 = 1.959964
-MOST_SHARE = 0.98
+MAX_SHARE = 0.98
 """An autocorrelation of 1 is a series without noise of its own; no interval would hold."""
 
 
@@ -252,8 +252,8 @@ def detectable_pct(difference: Difference, confidence: float = CONFIDENCE) -> fl
 
 
 def repeats_needed(difference: Difference, wanted_log: float, confidence: float = CONFIDENCE) -> int | None:
-    """Repeats of each at which a difference of `wanted_log` on logs would show four times in five; None where MOST_REPEATS fall short."""
-    low, high = 2, MOST_REPEATS
+    """Repeats of each at which a difference of `wanted_log` on logs would show four times in five; None where MAX_REPEATS fall short."""
+    low, high = 2, MAX_REPEATS
     if wanted_log <= 0 or not _would_show(difference, high, wanted_log, confidence):
         return None
     while low < high:
@@ -356,12 +356,12 @@ def _normal_p(wins: float, num_some: int, num_others: int, ties: npt.NDArray[np.
 def theil_sen(at: Floats, values: Floats) -> Slope | None:
     """The slope of `values` over `at`; None where no two times differ."""
     count = len(values)
-    at, values = batch_series(at, values, MOST_SLOPE_POINTS)
+    at, values = batch_series(at, values, MAX_SLOPE_POINTS)
     slopes = pair_slopes(at, values)
     if len(slopes) == 0:
         return None
     value = median(slopes)
-    if len(values) < LEAST_FOR_INTERVAL:
+    if len(values) < MIN_FOR_INTERVAL:
         return Slope(value=value, n=count)
     spread = _kendall_variance(values) * _autocorrelation_factor(values - value * at)
     low, high = _sen_interval(slopes, math.sqrt(spread))
@@ -404,7 +404,7 @@ def _autocorrelation_factor(residuals: Floats) -> float:
     near = shares[: int(ends[0])] if len(ends) else shares
     if len(near) == 0:
         return 1.0
-    faded = np.power(min(float(near[0]), MOST_SHARE), np.arange(1.0, len(residuals) - 2), dtype=np.float64)
+    faded = np.power(min(float(near[0]), MAX_SHARE), np.arange(1.0, len(residuals) - 2), dtype=np.float64)
     return max(_variance_factor(near, len(residuals)), _variance_factor(faded, len(residuals)))
 
 

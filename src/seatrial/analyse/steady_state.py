@@ -46,10 +46,10 @@ Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
-LEAST_ROWS = 2
-LEAST_JUMP_S = 2.0
+MIN_ROWS = 2
+MIN_JUMP_S = 2.0
 """Less is what NTP corrects now and then, and no more than a sampling interval."""
-LEAST_STEPS = 10
+MIN_STEPS = 10
 """A p90 of fewer steps is one step."""
 LEVEL_TOLERANCE = 0.02
 """Within this share of the level a batch is settled: smaller differences change no decision."""
@@ -170,7 +170,7 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> CountedS
         spans=spans[chosen],
         lost=_lost(numbers[common], ranks, rank, step, span),
     )
-    if len(chosen) < LEAST_ROWS:
+    if len(chosen) < MIN_ROWS:
         return rows
     is_chosen = np.zeros(len(numbers), dtype=np.bool_)
     is_chosen[chosen] = True
@@ -309,7 +309,7 @@ def find_clock_jump(steps: pl.DataFrame) -> ClockJump | None:
     if len(moved) == 0:
         return None
     at = int(np.argmax(np.abs(moved)))
-    if not abs(moved[at]) > LEAST_JUMP_S:
+    if not abs(moved[at]) > MIN_JUMP_S:
         return None
     return ClockJump(step=int(step[at + 1]), jump_s=float(moved[at]))
 
@@ -317,13 +317,13 @@ def find_clock_jump(steps: pl.DataFrame) -> ClockJump | None:
 def find_steady_state(times_ms: Floats, numbers: Ints | None = None) -> SteadyState:
     """Split a run into warm-up and the rest. `numbers` are the steps' own, for the reason; they count from 0 unless given."""
     count = len(times_ms)
-    if count < LEAST_STEPS:
+    if count < MIN_STEPS:
         return SteadyState(warmup=min(1, count // 2), steady=False, reason=_too_few(count - min(1, count // 2)))
     warmup, settled = _settled(times_ms)
     warmup = _past_slow_steps(times_ms, warmup)
     if not settled:
         return SteadyState(warmup=warmup, steady=False, reason="the step time did not settle in the first half of the run: run more steps")
-    if count - warmup < LEAST_STEPS:
+    if count - warmup < MIN_STEPS:
         return SteadyState(warmup=warmup, steady=False, reason=_too_few(count - warmup))
     reason = _change(times_ms[warmup:], (np.arange(count) if numbers is None else numbers)[warmup:])
     return SteadyState(warmup=warmup, steady=not reason, reason=reason)
@@ -364,7 +364,7 @@ def trend(times_ms: Floats) -> float:
     batches = batch_medians(times_ms, max(1, len(times_ms) // TREND_BATCHES))
     level = median(batches)
     # A line that changes by the limit leaves batches at least a quarter of it apart: two steps of half of the pairs lie on it.
-    if len(batches) < LEAST_STEPS or level <= 0 or np.ptp(batches) <= TREND_LIMIT / 4 * level:
+    if len(batches) < MIN_STEPS or level <= 0 or np.ptp(batches) <= TREND_LIMIT / 4 * level:
         return 0.0
     if not mann_kendall(batches).p_value < TREND_CHANCE:
         return 0.0
@@ -378,7 +378,7 @@ def level_changes(times_ms: Floats) -> bool:
     A start that is a little slower is what the cut of the warm-up has left, within the noise: no change.
     """
     batches = batch_medians(times_ms, max(1, len(times_ms) // TREND_BATCHES))
-    if len(batches) < LEAST_STEPS or np.ptp(batches) <= TREND_LIMIT * np.min(batches):
+    if len(batches) < MIN_STEPS or np.ptp(batches) <= TREND_LIMIT * np.min(batches):
         return False
     ends = [int(len(batches) * share) for share in END_SHARES]
     return _parts_differ(batches) or any(
@@ -460,4 +460,4 @@ def _past_slow_steps(times_ms: Floats, warmup: int) -> int:
 
 
 def _too_few(count: int) -> str:
-    return f"only {count} steps are left after warm-up, {LEAST_STEPS} are needed: run more steps"
+    return f"only {count} steps are left after warm-up, {MIN_STEPS} are needed: run more steps"

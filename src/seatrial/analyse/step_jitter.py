@@ -35,39 +35,39 @@ PHASE_ADVICE = {
     "step": "Look at its GPU's clocks and at what it alone does after a step: logs, checkpoints",
 }
 RANK_ADVICE = "Look at its GPU's clocks, its links and the load of its host"
-LEAST_STEPS = 20
+MIN_STEPS = 20
 """With fewer steps the slow ones are too few to show a cause."""
 SLOW_RATIO = 1.5
 """A step this many times the median is slow: the seeds' bound for p90/p50."""
-LEAST_BURSTS = 3
+MIN_BURSTS = 3
 """One or two long waits may be anything."""
-LEAST_EXPLAINED = 0.5
+MIN_EXPLAINED = 0.5
 """Waiting is the cause of slow steps where it makes up most of what they take beyond the median."""
-LEAST_COST = 0.02
+MIN_COST = 0.02
 """Bursts that cost less of the window's time than this change no decision."""
-LEAST_SHARE = 0.15
+MIN_SHARE = 0.15
 """Less is only the hand-over of a batch; from here on the loader limits the rate."""
 REGULAR_SHARE = 0.8
 """Share of the distances between bursts that must be equal for them to be periodic."""
 DATA_ADVICE = "Raise num_workers or prefetch_factor, or look at the storage behind the data"
 HOST_FILE = ATTEMPT_FILES.host_telemetry.name
-LEAST_HOST_SAMPLES = 10
+MIN_HOST_SAMPLES = 10
 """With fewer, a single busy moment would be a large share."""
 BUSY_PCT = 90.0
 """Close enough to all CPUs that a rank which wants one waits for it."""
 OTHERS_PCT = 20.0
 """Of all CPUs; the system's own services may take less than this."""
-LEAST_CONTENDED = 0.2
+MIN_CONTENDED = 0.2
 """Of the samples: fewer than one in five do not affect the median step."""
 CROWDED_RATIO = 1.5
 """Runnable processes per CPU: from here on one in three waits."""
-LEAST_CROWDED = 0.5
+MIN_CROWDED = 0.5
 """The load is a mean over a minute: it describes the window only where most of the window is busy."""
-LEAST_INTERVALS = 10
+MIN_INTERVALS = 10
 """In a shorter window one late sample is a large share."""
 GAP_INTERVALS = 2.0
 """As the sampler counts them."""
-LEAST_LOST = 0.05
+MIN_LOST = 0.05
 """Of the window: shorter gaps move no figure."""
 GAP_WEIGHT = 0.25
 """A gap hides what happened; it is weaker evidence than any sample."""
@@ -163,7 +163,7 @@ def _steps_file(tables: StepTables) -> str:
 def data_causes(tables: StepTables, span: WindowSpan) -> Iterator[JitterCause]:
     """Bursts, a share in every step, or both."""
     steps = _counted(tables, span)
-    if steps is None or not steps.wait_ms.sum() > LEAST_COST * steps.wall_ms.sum():
+    if steps is None or not steps.wait_ms.sum() > MIN_COST * steps.wall_ms.sum():
         return
     yield from _bursts(steps, span, _steps_file(tables))
     yield from _constant(steps, span, _steps_file(tables))
@@ -177,10 +177,10 @@ def _counted(tables: StepTables, span: WindowSpan) -> _Steps | None:
     if len(tables.pauses):
         kept &= ~np.isin(step, tables.pauses["step"].to_numpy())
     # An upper bound of the ranks' waits: most runs need no closer look.
-    if not wait_ms[kept].sum() * tables.world_size > LEAST_COST * iter_ms[kept].sum():
+    if not wait_ms[kept].sum() * tables.world_size > MIN_COST * iter_ms[kept].sum():
         return None
     grid = find_grid(rank[kept], step[kept])
-    if len(grid.numbers) < LEAST_STEPS:
+    if len(grid.numbers) < MIN_STEPS:
         return None
     return _Steps(number=grid.numbers, wall_ms=grid.longest(iter_ms[kept]), wait_ms=grid.longest(wait_ms[kept]))
 
@@ -190,11 +190,11 @@ def _bursts(steps: _Steps, span: WindowSpan, file: str) -> Iterator[JitterCause]
     slow = steps.wall_ms > SLOW_RATIO * usual_ms
     beyond_ms = steps.wall_ms[slow] - usual_ms
     waited_ms = np.minimum(np.maximum(steps.wait_ms[slow] - usual_wait_ms, 0.0), beyond_ms)
-    bursts = waited_ms > LEAST_EXPLAINED * beyond_ms
-    if bursts.sum() < LEAST_BURSTS:
+    bursts = waited_ms > MIN_EXPLAINED * beyond_ms
+    if bursts.sum() < MIN_BURSTS:
         return
     explained, cost = float(waited_ms.sum() / beyond_ms.sum()), float(waited_ms.sum() / steps.wall_ms.sum())
-    if explained < LEAST_EXPLAINED or cost < LEAST_COST:
+    if explained < MIN_EXPLAINED or cost < MIN_COST:
         return
     count, n, burst_ms, every = int(bursts.sum()), len(steps.number), median(waited_ms[bursts]), _every(steps.number[slow][bursts])
     rhythm = f", every {every} steps" if every else ""
@@ -228,7 +228,7 @@ def _every(numbers: npt.NDArray[np.int64]) -> int | None:
 def _constant(steps: _Steps, span: WindowSpan, file: str) -> Iterator[JitterCause]:
     wall_ms, wait_ms, n = median(steps.wall_ms), median(steps.wait_ms), len(steps.number)
     share = wait_ms / wall_ms
-    if share < LEAST_SHARE:
+    if share < MIN_SHARE:
         return
     yield JitterCause(
         kind="data_wait",
@@ -246,7 +246,7 @@ def host_causes(table: pl.DataFrame, span: WindowSpan, cores: int | None) -> Ite
     """CPU time that others took from the run. `cpu_*_pct` are shares of all CPUs together, `tree_cpu_pct` is the run's own use in percent
     of one: they can be compared only with `cores`."""
     rows = span.rows(table)
-    if len(rows) < LEAST_HOST_SAMPLES:
+    if len(rows) < MIN_HOST_SAMPLES:
         return
     yield from _steal(column(rows, "cpu_steal_pct"), span)
     if cores:
@@ -255,7 +255,7 @@ def host_causes(table: pl.DataFrame, span: WindowSpan, cores: int | None) -> Ite
 
 def _steal(steal_pct: Floats, span: WindowSpan) -> Iterator[JitterCause]:
     known = steal_pct[~np.isnan(steal_pct)]
-    if len(known) < LEAST_HOST_SAMPLES or not known.mean() > STEAL_PCT:
+    if len(known) < MIN_HOST_SAMPLES or not known.mean() > STEAL_PCT:
         return
     mean, most = float(known.mean()), float(known.max())
     yield JitterCause(
@@ -273,14 +273,14 @@ def _steal(steal_pct: Floats, span: WindowSpan) -> Iterator[JitterCause]:
 def _load(rows: pl.DataFrame, span: WindowSpan, cores: int) -> Iterator[JitterCause]:
     busy, own = column(rows, "cpu_user_pct") + column(rows, "cpu_system_pct"), column(rows, "tree_cpu_pct") / cores
     known = ~np.isnan(busy + own)
-    if known.sum() < LEAST_HOST_SAMPLES:
+    if known.sum() < MIN_HOST_SAMPLES:
         return
     busy, own, load = busy[known], own[known], column(rows, "load1")[known]
     full = busy >= BUSY_PCT
     contended = full & (busy - own >= OTHERS_PCT)
-    if contended.mean() >= LEAST_CONTENDED:
+    if contended.mean() >= MIN_CONTENDED:
         yield _others(busy[contended], own[contended], float(contended.mean()), len(busy), span, cores)
-    elif full.mean() >= LEAST_CROWDED and not np.isnan(load).any() and median(load) >= CROWDED_RATIO * cores:
+    elif full.mean() >= MIN_CROWDED and not np.isnan(load).any() and median(load) >= CROWDED_RATIO * cores:
         yield _crowded(median(load), float(full.mean()), float(own[full].mean()), len(busy), span, cores)
 
 
@@ -327,7 +327,7 @@ def _gaps(kind: str, table: pl.DataFrame | None, sampler: SamplerAccount, span: 
     window_s = float(between_s.sum())
     late_s = between_s[between_s > GAP_INTERVALS * sampler.interval_s]
     lost_s = float((late_s - sampler.interval_s).sum())
-    if window_s < LEAST_INTERVALS * sampler.interval_s or lost_s < LEAST_LOST * window_s:
+    if window_s < MIN_INTERVALS * sampler.interval_s or lost_s < MIN_LOST * window_s:
         return
     lost, n = lost_s / window_s, len(between_s)
     yield JitterCause(

@@ -40,15 +40,15 @@ UNSTABLE_ITER_RATIO = JITTER_RATIO
 UNSTABLE_STEP_RATIO = 3.0
 """The seeds' limits on p90/p50 of the last window."""
 LAST_COLUMNS = ("iter", "fwd", "bwd", "data_wait", "step")
-LEAST_ROWS = 10
+MIN_ROWS = 10
 """Fewer have no reliable width."""
 FAR_WIDTHS = 6.0
 """Of normal noise none in a million is so far from the median."""
 FAR_SHARE = 0.25
 """And at least this share slower, however even the others are."""
-LEAST_KEPT = 0.5
+MIN_KEPT = 0.5
 """Of the excess time of slow steps, the share that no shorter step makes up for: with less they are mostly deferred waiting."""
-LEAST_TIME_SHARE = 0.001
+MIN_TIME_SHARE = 0.001
 """Of the window's time; less changes no figure."""
 MEDIAN_ERRORS = 2.0
 """Steps may be this many standard errors of the median faster together by chance."""
@@ -274,7 +274,7 @@ def slow_steps(counted: CountedSteps, phases_p50_ms: float | None = None) -> Slo
     its neighbours are short by as much. Time that others make up for is not lost, so it does not count.
     """
     times_ms = counted.wall_ms
-    if counted.window is None or len(times_ms) < LEAST_ROWS:
+    if counted.window is None or len(times_ms) < MIN_ROWS:
         return None
     level, width = level_and_width(times_ms)
     far = np.flatnonzero(times_ms > level + max(FAR_WIDTHS * width, FAR_SHARE * level))
@@ -285,7 +285,7 @@ def slow_steps(counted: CountedSteps, phases_p50_ms: float | None = None) -> Slo
     # What the window would take if no step were slow; rather too little, as half of the steps are below the median.
     median_error = MEDIAN_ERRORS * MEDIAN_TO_MEAN_ERROR * width / math.sqrt(len(counted.spans))
     lost_ms = min(beyond_ms, total_ms - float(counted.spans.sum()) * (level - median_error))
-    if lost_ms < max(LEAST_KEPT * beyond_ms, LEAST_TIME_SHARE * total_ms):
+    if lost_ms < max(MIN_KEPT * beyond_ms, MIN_TIME_SHARE * total_ms):
         return None
     worst = far[np.argsort(-times_ms[far], kind="stable")[:WORST]]
     return SlowSteps(

@@ -31,16 +31,16 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Columns = slice | npt.NDArray[np.intp]
-LEAST_STEPS = 20
+MIN_STEPS = 20
 """In fewer a rank may well come last in most steps by chance."""
-LEAST_SCORE = 0.02
+MIN_SCORE = 0.02
 """A rank a tenth slower in all it does is seen by its work outside the synchronising phase alone, which may be a third of the whole or
 less. Healthy ranks differ by some tenths of a percent."""
 CHANCE = 0.001
 """That some rank of so many comes last so often by chance."""
-LEAST_ERRORS = 4.0
+MIN_ERRORS = 4.0
 """Standard errors, of steps that are not independent counted as fewer: noise that lasts for many steps is no slow rank."""
-MOST_NAMED = 5
+MAX_NAMED = 5
 ALL_RANKS = "set `rank_scope: all` in the plan (TIMING_RANK_SCOPE=all for the stage 1 scripts)"
 HOW_PHASES = "put fwd, bwd and step into `probe.phase(…)`, or let the script print TimingRank lines with them"
 MORE_PHASES = "run more steps, or take phases more often: a lower `timing.phase_every`, or `timing: {sync: true}` on GPUs for every step"
@@ -53,7 +53,7 @@ DRIVES = 0.6
 """Share of a rank's random delays that delay everybody: 1 for the one that is always last, about 0 where none is."""
 DRIVES_T = 4.0
 """So many standard errors, as the largest of many ranks is looked at."""
-MOST_AUTOCORRELATION = 0.99
+MAX_AUTOCORRELATION = 0.99
 LARGE = 4.5
 """Times the median: three standard deviations."""
 FEW_RANKS = 64
@@ -64,7 +64,7 @@ USUAL = ("bwd", "step")
 """Where trainings synchronise: the all-reduce of DDP in bwd, that of a partitioned optimiser in step."""
 UNUSUAL = ("fwd", "preprocess")
 """Where they may synchronise too: gathered weights, a blocking copy. Waiting for data is a rank's own."""
-LEAST_PAIRS = 20
+MIN_PAIRS = 20
 """Consecutive steps, for their noise to be compared."""
 SURE_T = 3.0
 """A difference this many standard errors from 0 is not chance."""
@@ -143,8 +143,8 @@ def find_straggler(tables: StepTables, window: Window | None) -> Straggler | Non
     work = rank_work(tables, window)
     if not any(name in work.phases for name in ("fwd", "bwd", "step")):
         return _abstained(f"No rank reports the phases of its steps, so who waits for whom is unknown: {HOW_PHASES}", tables, work)
-    if len(work.steps) < LEAST_STEPS:
-        too_few = f"Only {len(work.steps)} steps have the phases of all {len(work.ranks)} ranks, {LEAST_STEPS} are needed: {MORE_PHASES}"
+    if len(work.steps) < MIN_STEPS:
+        too_few = f"Only {len(work.steps)} steps have the phases of all {len(work.ranks)} ranks, {MIN_STEPS} are needed: {MORE_PHASES}"
         return _abstained(too_few, tables, work)
     phase = synchronising_phase(work)
     if phase is None:
@@ -166,12 +166,12 @@ def _judge(work: RankWork, phase: str, tables: StepTables) -> Straggler:
 
 
 def _is_late(lag: RankLag, work: RankWork) -> bool:
-    return lag.score >= LEAST_SCORE and _is_consistent(lag, work)
+    return lag.score >= MIN_SCORE and _is_consistent(lag, work)
 
 
 def _is_consistent(lag: RankLag, work: RankWork) -> bool:
     """Whether it is late in nearly all steps, more often than any of so many ranks would be by chance."""
-    if lag.share < CONSISTENT or lag.errors < LEAST_ERRORS:
+    if lag.share < CONSISTENT or lag.errors < MIN_ERRORS:
         return False
     n = len(work.steps)
     return chance_of_at_least(round(lag.share * n), n) * len(work.ranks) <= CHANCE
@@ -202,7 +202,7 @@ def _doubt(lag: RankLag, work: RankWork, phase: str) -> str:
 
 def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Straggler:
     waits = work.phases[phase]
-    slow = slow_ranks(waits, LEAST_SCORE * lag.own_ms)
+    slow = slow_ranks(waits, MIN_SCORE * lag.own_ms)
     slow[lag.at] = True
     held_up_ms = None if slow.all() else median(np.maximum(waits[~slow].min(axis=0) - waits[lag.at], 0.0))
     rank = int(work.ranks[lag.at])
@@ -245,7 +245,7 @@ def _no_straggler(work: RankWork, phase: str, lag: RankLag, tables: StepTables) 
     widest = f"the widest is rank {int(work.ranks[lag.at])} with {_percent(max(lag.score, 0.0), 1)}"
     return Straggler(
         verdict=StragglerVerdict.NONE,
-        reason=f"No rank stands out: by their waits in {phase}, where they synchronise, none works {_percent(LEAST_SCORE)} longer than the "
+        reason=f"No rank stands out: by their waits in {phase}, where they synchronise, none works {_percent(MIN_SCORE)} longer than the "
         f"others in nearly all steps ({widest}; {_span(work)}). A rank that is slow inside {phase} alone may not show.",
         n=len(work.steps),
         first_step=int(work.steps[0]),
@@ -277,7 +277,7 @@ def _missing_ranks(seen: Collection[int], world_size: int) -> str:
     if not seen:
         return f"None of {world_size} ranks reports its steps: use the probe with its phases, or print TimingRank lines; {ALL_RANKS}"
     # A garbled line may claim any number of ranks: the missing ones are not all written out to show the first.
-    missing = list(islice((rank for rank in range(world_size) if rank not in seen), MOST_NAMED + 1))
+    missing = list(islice((rank for rank in range(world_size) if rank not in seen), MAX_NAMED + 1))
     seen_text = f"Only {len(seen)} of {world_size} ranks report their steps (not {_listed(missing)})"
     return f"{seen_text}, and any other may be the slow one: {ALL_RANKS}"
 
@@ -344,7 +344,7 @@ def _percent(share: float, decimals: int = 0) -> str:
 
 
 def _listed(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks[:MOST_NAMED])) + (" …" if len(ranks) > MOST_NAMED else "")
+    return ", ".join(map(str, ranks[:MAX_NAMED])) + (" …" if len(ranks) > MAX_NAMED else "")
 
 
 def latest_rank(work: RankWork, phase: str) -> RankLag:
@@ -379,7 +379,7 @@ def _errors(values: Floats) -> float:
     middle, width = level_and_width(values)
     residuals = values - middle
     power = float(residuals @ residuals)
-    autocorrelation = min(max(float(residuals[1:] @ residuals[:-1]) / power, 0.0), MOST_AUTOCORRELATION) if power else 0.0
+    autocorrelation = min(max(float(residuals[1:] @ residuals[:-1]) / power, 0.0), MAX_AUTOCORRELATION) if power else 0.0
     error = width * MEDIAN_TO_MEAN_ERROR / math.sqrt(len(values) * (1 - autocorrelation) / (1 + autocorrelation))
     return middle / error if error > 0 else math.copysign(math.inf, middle)
 
@@ -509,7 +509,7 @@ def _bwd_or_step(work: RankWork, deviation: dict[str, Floats]) -> str | None:
 def _pairs(steps: Ints) -> tuple[Columns, Columns] | None:
     """Steps and those right before them; None where there are too few."""
     before = np.flatnonzero(np.diff(steps) == 1)
-    if len(before) < LEAST_PAIRS:
+    if len(before) < MIN_PAIRS:
         return None
     # Where every step follows the last, as in a clean run, a slice copies nothing.
     return (slice(1, None), slice(None, -1)) if len(before) == len(steps) - 1 else (before + 1, before)

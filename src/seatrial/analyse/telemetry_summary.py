@@ -23,7 +23,7 @@ from seatrial.records.measure import HostMeasure, JitterCause, Window
 from seatrial.records.telemetry import GPUS_A_HOST, HOST_INDEX, SamplerAccount, TelemetryAccount, TelemetryTables
 
 Floats = npt.NDArray[np.float64]
-LEAST_COVERED = 0.9
+MIN_COVERED = 0.9
 """Energy is given only where samples cover this share of the window; the rest is extrapolated."""
 SETTINGS = frozenset({"applications_clocks_setting", "display_clock_setting"})
 """Reasons for low clocks that were set on purpose: no throttling."""
@@ -131,7 +131,7 @@ def _energy_j(table: pl.DataFrame, span: WindowSpan, notes: list[str]) -> float 
     if integrated is not None:
         notes.append("energy is power integrated over time, since the driver's counter does not cover the window")
     elif not np.isnan(power_w).all():
-        notes.append(f"energy is unknown: the samples cover less than {LEAST_COVERED:.0%} of the window")
+        notes.append(f"energy is unknown: the samples cover less than {MIN_COVERED:.0%} of the window")
     return integrated
 
 
@@ -144,7 +144,7 @@ def _used(at: Floats, total: Floats, span: WindowSpan) -> float | None:
     first = at[0] if span.first_t is None else span.first_t
     last = at[-1] if span.last_t is None else span.last_t
     begin, end = max(first, at[0]), min(last, at[-1])
-    if last <= first or (end - begin) < LEAST_COVERED * (last - first):
+    if last <= first or (end - begin) < MIN_COVERED * (last - first):
         return None
     grown = np.interp(end, at, total) - np.interp(begin, at, total)
     return float(grown * (last - first) / (end - begin))

@@ -41,9 +41,9 @@ FAILURE_TAIL_LINES = 80
 LAST_EVENTS = 50
 TAIL_BYTES = 200_000
 ACTIVATE_FAILED = "activate_failed"
-MOST_SAID = 300
+MAX_SAID = 300
 # A progress bar that is erased at its end was last drawn some steps before.
-LEAST_SHARE_OF_BAR = 0.9
+MIN_SHARE_OF_BAR = 0.9
 # Who printed a line of a log's tail.
 _FROM = re.compile(r"^(?:\[(?:host [^\]]+|rank\d+)\]: ?)+")
 
@@ -115,7 +115,7 @@ def line_before(tail: Sequence[str]) -> str:
     lines = [_FROM.sub("", line).strip() for line in tail]
     at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), 0)
     said = next((line for line in reversed(lines[:at]) if line), "")
-    return f", after: {said[:MOST_SAID]}" if said else ""
+    return f", after: {said[:MAX_SAID]}" if said else ""
 
 
 def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
@@ -134,7 +134,7 @@ def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, asked_steps: int |
         return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
     # Only the log names the number of steps where nobody asked for one.
     unfinished = None if read.good_end or asked_steps is not None else log.unfinished()
-    if unfinished is None or unfinished[0] > LEAST_SHARE_OF_BAR * unfinished[1]:
+    if unfinished is None or unfinished[0] > MIN_SHARE_OF_BAR * unfinished[1]:
         return ""
     return f"exited 0, and its log ends at {unfinished[0]:,} of {unfinished[1]:,}"
 

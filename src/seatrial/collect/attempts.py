@@ -35,7 +35,7 @@ from seatrial.collect.logs.bounded_lines import LONGEST_LINE_BYTES, bounded_line
 from seatrial.core import files
 from seatrial.core.files import json_object, open_file
 from seatrial.core.paths import AttemptPaths, CampaignPaths
-from seatrial.core.text import MIB, MOST_NAMED, count, count_were, format_duration, join_names
+from seatrial.core.text import MAX_NAMED, MIB, count, count_were, format_duration, join_names
 from seatrial.machine.provenance import NOT_TUNING, TUNING_PREFIXES, host_hardware
 from seatrial.machine.secrets import mask
 from seatrial.records.attempt import Attempt, Provenance
@@ -417,13 +417,13 @@ def host_difference_cautions(run: str, hosts: Mapping[str, Mapping[str, str]]) -
     if not differences:
         return
     facts = [f"{fact} ({_differing_values(values)})" for fact, values in differences.items()]
-    more = len(facts) - MOST_NAMED
+    more = len(facts) - MAX_NAMED
     odd_hosts = {host for values in differences.values() for each in list(values.values())[1:] for host in each}
     yield Caution(
         kind="unlike_hosts",
         subject=run,
         numbers={"hosts": len(odd_hosts), "facts": len(differences)},
-        text=f"The hosts of this run differ: {'; '.join(facts[:MOST_NAMED])}{f'; and {more} more facts' if more > 0 else ''}. "
+        text=f"The hosts of this run differ: {'; '.join(facts[:MAX_NAMED])}{f'; and {more} more facts' if more > 0 else ''}. "
         "Every rank waits for the slowest host; exclude the odd ones (`exclude`), or refuse such a set (`place: {alike: refuse}`).",
     )
 
@@ -463,12 +463,12 @@ def _memory_bytes(facts: Mapping[str, str]) -> float | None:
 
 def _differing_values(values: Mapping[str, list[str]]) -> str:
     common, *odd = values.items()
-    named = [f"{_short(value)} on {_host_names(hosts)}" for value, hosts in odd[:MOST_NAMED]]
+    named = [f"{_short(value)} on {_host_names(hosts)}" for value, hosts in odd[:MAX_NAMED]]
     return f"{', '.join(named)}, {_short(common[0])} on {_host_names(common[1])}"
 
 
 def _host_names(hosts: list[str]) -> str:
-    return ", ".join(hosts) if len(hosts) <= MOST_NAMED else f"{len(hosts)} hosts"
+    return ", ".join(hosts) if len(hosts) <= MAX_NAMED else f"{len(hosts)} hosts"
 
 
 def _short(value: str) -> str:
@@ -483,7 +483,7 @@ def environment_cautions(run: str, attempt: AttemptPaths) -> Iterator[Caution]:
     differing = {name: values for name in names if (values := _differing_variable(variables, name))}
     if not differing:
         return
-    listed = join_names([f"{name} {values}" for name, values in differing.items()], MOST_NAMED, "; ")
+    listed = join_names([f"{name} {values}" for name, values in differing.items()], MAX_NAMED, "; ")
     yield Caution(
         kind="unlike_environment",
         subject=run,
@@ -504,7 +504,7 @@ def _differing_variable(variables: Mapping[str, Mapping[str, str]], name: str) -
     odd = {host: value for host, value in values.items() if common and value != common[0][0]}
     if not odd:
         return ""
-    return ", ".join(f"{value} on {host}" for host, value in list(odd.items())[:MOST_NAMED]) + f", {common[0][0]} elsewhere"
+    return ", ".join(f"{value} on {host}" for host, value in list(odd.items())[:MAX_NAMED]) + f", {common[0][0]} elsewhere"
 
 
 MAX_HOST_WARNINGS = 20

@@ -37,7 +37,7 @@ LARGEST_INDENTED = 1 << 20
 # A plan of ten thousand runs has 40 MB and a million values; everything else that the project writes is far smaller. Text becomes up to
 # thirty times as large in memory when every value is a few bytes, so that values are limited too.
 LARGEST_WHOLE_BYTES = 64 << 20
-MOST_JSON_VALUES = 3_000_000
+MAX_JSON_VALUES = 3_000_000
 # Our own lines have a few hundred bytes; an endless one must not be held in memory.
 LONGEST_JSON_LINE = 1 << 20
 UNREADABLE = "it cannot be read, or is incomplete"
@@ -173,8 +173,8 @@ def read_json_or_why(path: Path) -> tuple[Any | None, str]:
     try:
         data = read_whole(path)
         values = sum(map(data.count, (b",", b"[", b"{")))
-        if values > MOST_JSON_VALUES:
-            return None, f"it has {values:,} values, above the limit of {MOST_JSON_VALUES:,}"
+        if values > MAX_JSON_VALUES:
+            return None, f"it has {values:,} values, above the limit of {MAX_JSON_VALUES:,}"
         return json.loads(data.decode("utf-8")), ""
     except OSError as error:
         return None, error.strerror if error.errno == errno.EFBIG and error.strerror else UNREADABLE

@@ -25,10 +25,10 @@ from seatrial.core.files import atomic_write, read_whole
 # A ratio always has six decimals, so that columns align and two files can be compared as text.
 _RATIO_COLUMN = re.compile(r"(?:^|_)ratio(?:_|$)|_over_p50|speedup|stability_score")
 _DECIMALS = 6
-_MOST_DECIMALS = 15
+_MAX_DECIMALS = 15
 _LINE_BREAKS = re.compile(r"[\r\n\t\v\f]+")
 # Ten thousand runs have a few hundred columns.
-MOST_CELLS = 10_000_000
+MAX_CELLS = 10_000_000
 # Cells are formatted column by column, this many rows at a time: memory does not grow with the table.
 _ROWS_AT_ONCE = 4096
 
@@ -148,8 +148,8 @@ def read_table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
         return []
     # A row gets every column of the header.
     cells = (data.partition(b"\n")[0].count(delimiter.encode()) + 1) * data.count(b"\n")
-    if cells > MOST_CELLS:
-        raise CampaignError(f"{path} is not read: it has {cells:,} cells, above the limit of {MOST_CELLS:,}")
+    if cells > MAX_CELLS:
+        raise CampaignError(f"{path} is not read: it has {cells:,} cells, above the limit of {MAX_CELLS:,}")
     source = io.StringIO(data.decode("utf-8", errors="replace"), newline="")
     return list(_read_rows(csv.reader(source, _dialect(delimiter))))
 
@@ -190,7 +190,7 @@ def _decimals_for(value: float) -> int:
     if value == 0 or abs(value) >= 1:
         return _DECIMALS
     leading_zeros = -math.floor(math.log10(abs(value))) - 1
-    return min(_DECIMALS + leading_zeros, _MOST_DECIMALS)
+    return min(_DECIMALS + leading_zeros, _MAX_DECIMALS)
 
 
 def _single_line(text: str) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from seatrial.core.errors import UsageError
 
 # Sentences name this many runs, groups or hosts; tables and JSON have them all.
-MOST_NAMED = 4
+MAX_NAMED = 4
 # And this many in the middle of a sentence.
-MOST_IN_PASSING = 3
+MAX_IN_PASSING = 3
 # Digits that suffice to distinguish two hashes.
 SHORT_HASH_DIGITS = 12
 
@@ -29,7 +29,7 @@ def count_were(number: int, noun: str) -> str:
     return f"{count(number, noun)} {'was' if number == 1 else 'were'}"
 
 
-def join_names(names: Sequence[str], most: int = MOST_NAMED, separator: str = ", ") -> str:
+def join_names(names: Sequence[str], most: int = MAX_NAMED, separator: str = ", ") -> str:
     """'a, b and 3 more'."""
     more = len(names) - most
     return f"{separator.join(names[:most])} and {more} more" if more > 0 else separator.join(names)

@@ -46,7 +46,7 @@ from seatrial.records.caution import Scalar
 from seatrial.records.comparison import LossVerdict
 from seatrial.records.measure import (
     CONFIDENCE,
-    LEAST_REPEATS,
+    MIN_REPEATS,
     Estimate,
     GroupSummary,
     MemoryVerdict,
@@ -93,8 +93,8 @@ HOW_TO_GET = {
     "iter_ratio_median": _NEEDS_POINTS,
     "iter_ratio_max": _NEEDS_POINTS,
     "unstable_run_ratio": _NEEDS_POINTS,
-    "throughput_cv_pct": f"set repeats to {LEAST_REPEATS} or more",
-    "stable": f"set repeats to {LEAST_REPEATS} or more, and run more steps",
+    "throughput_cv_pct": f"set repeats to {MIN_REPEATS} or more",
+    "stable": f"set repeats to {MIN_REPEATS} or more, and run more steps",
     "gpu_mem_peak_mib": _NEEDS_GPU_SAMPLES,
     "gpu_throttled_pct": _NEEDS_GPU_SAMPLES,
     "gpu_telemetry_empty_ratio": _NEEDS_GPU_SAMPLES,

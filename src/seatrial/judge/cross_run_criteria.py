@@ -39,7 +39,7 @@ from seatrial.records.measure import (
     CONFIDENCE,
     IN_TURNS,
     JITTER_RATIO,
-    LEAST_REPEATS,
+    MIN_REPEATS,
     TURNS_LEAST_SAMPLES,
     GroupSummary,
     MemoryTrend,
@@ -343,7 +343,7 @@ def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: C
         return missing(name, found.reason.rstrip("."), FILES.group_summary.name)
     if ratio.low is None or ratio.high is None:
         against = f"{name} against {found.a}: {_pct(criterion, found, ratio.mean):+.3g} % {found.unit}"
-        why = f"{against}, without an interval: set repeats to {LEAST_REPEATS} or more"
+        why = f"{against}, without an interval: set repeats to {MIN_REPEATS} or more"
         return missing(name, why, FILES.group_summary.name)
     ends = sorted(_pct(criterion, found, end) for end in (ratio.low, ratio.high))
     return Reading(
@@ -453,7 +453,7 @@ def _scaling_reading(facts: Facts) -> Reading:
     first, last = points[0], points[-1]
     estimate, sizes = last.efficiency, f"{first.gpus} → {count(last.gpus, found.worker)}"
     if estimate.low is None or estimate.high is None:
-        why = f"{estimate.mean:.3g} at {count(last.gpus, found.worker)} has no interval: set repeats to {LEAST_REPEATS} or more"
+        why = f"{estimate.mean:.3g} at {count(last.gpus, found.worker)} has no interval: set repeats to {MIN_REPEATS} or more"
         return missing(CAMPAIGN, why, FILES.group_summary.name)
     family = f", the worst of several: {found.family}" if found.family else ""
     return Reading(

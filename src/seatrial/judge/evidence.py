@@ -32,9 +32,9 @@ Compared = Comparison | str
 FILES = CAMPAIGN_FILES
 _NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
 # Sentences name this many runs; the evidence has them all.
-MOST_NAMED = 5
+MAX_NAMED = 5
 # Statements list up to this many runs one by one, more of them together.
-MOST_APART = 3
+MAX_APART = 3
 LOWER_END, UPPER_END = "lower end", "upper end"
 NO_SAMPLES = "no memory samples: leave `telemetry` on and run longer"
 ONE_RANK = "one rank only"
@@ -210,7 +210,7 @@ def missing(subject: str, why: str, file: str = "") -> Reading:
 
 def listed(parts: Sequence[str], separator: str = ", ") -> str:
     """The first few, and how many more there are."""
-    return join_names(parts, MOST_NAMED, separator)
+    return join_names(parts, MAX_NAMED, separator)
 
 
 def without_numbers(text: str) -> str:

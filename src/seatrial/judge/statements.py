@@ -15,7 +15,7 @@ from seatrial.judge.advice import cause_advice, causes_seen
 from seatrial.judge.cross_run_criteria import drift_evidence
 from seatrial.judge.evidence import (
     FILES,
-    MOST_APART,
+    MAX_APART,
     NO_SAMPLES,
     Facts,
     attempt_file,
@@ -68,8 +68,8 @@ RunSlowSteps = tuple[MeasuredRun, SlowSteps]
 # Slow steps that take more of a run's time than this are a fault; below they are only named. A twentieth is the difference in speed that
 # the ready criteria allow.
 GRAVE_TIME_SHARE = 0.05
-MOST_STEPS_NAMED = 3
-MOST_LINES = 3
+MAX_STEPS_NAMED = 3
+MAX_LINES = 3
 _FAULTS = {
     Fault.INFRASTRUCTURE: "the platform's fault",
     Fault.CONFIGURATION: "caused by its settings",
@@ -244,7 +244,7 @@ def _key(trend: MemoryTrend) -> str:
 
 def _leaks(key: str, leaks: Sequence[RunTrend]) -> Iterator[Finding]:
     worst = sorted(leaks, key=lambda pair: -(pair[1].slope_mib_per_min or 0.0))
-    if len(worst) <= MOST_APART:
+    if len(worst) <= MAX_APART:
         for run, trend in worst:
             name = run.attempt.spec.run
             yield _leak(f"leak:{name}:{key}", f"{name} leaks", trend, [(run, trend)])
@@ -393,7 +393,7 @@ def _failure(name: str, failures: Sequence[tuple[MeasuredRun, RunOutcome]]) -> F
     text = f", {_FAULTS[at_fault]}" if at_fault in _FAULTS else ""
     action = f" What to do: {outcome.action}" if outcome.action else ""
     # The lines to look at first, of an unknown cause.
-    lines = f" First lines to look at: {' | '.join(outcome.telling[:MOST_LINES])}." if outcome.telling else ""
+    lines = f" First lines to look at: {' | '.join(outcome.telling[:MAX_LINES])}." if outcome.telling else ""
     again = " It does not count against the group: run it again." if failed_by_platform(run) else ""
     names = listed([one.attempt.spec.run for one, _ in failures])
     return Finding(
@@ -478,7 +478,7 @@ def steady_statements(facts: Facts) -> Iterator[Finding]:
 
 def _unsteady(found: Sequence[tuple[MeasuredRun, Window]]) -> Iterator[Finding]:
     """A few one by one, as each has its own reason; many together, with the first one's."""
-    several = len(found) > MOST_APART
+    several = len(found) > MAX_APART
     for part in [found] if several else [[one] for one in found]:
         run, window = part[0]
         subject = f"{count(len(part), 'run')} ({listed([one.attempt.spec.run for one, _ in part])})" if several else run.attempt.spec.run
@@ -520,7 +520,7 @@ def _slow_steps(name: str, verdict: Verdict, found: Sequence[RunSlowSteps]) -> I
     if not found:
         return
     run, slow = max(found, key=lambda pair: pair[1].time_share)
-    worst = ", ".join(f"{one.step} ({one.ms:.4g} ms, {one.over_median:.3g} × the median)" for one in slow.worst[:MOST_STEPS_NAMED])
+    worst = ", ".join(f"{one.step} ({one.ms:.4g} ms, {one.over_median:.3g} × the median)" for one in slow.worst[:MAX_STEPS_NAMED])
     window, n = run_window(run)
     subject = run.attempt.spec.run if len(found) == 1 else f"{count(len(found), 'run')}, most in {run.attempt.spec.run}"
     steps = f"{slow.count} of {count(n or 0, 'step')} {'takes' if slow.count == 1 else 'take'}"

@@ -30,7 +30,7 @@ _WHERE = {CAMPAIGN: "", EVERY_RUN: " in every run", EVERY_GROUP: " in every grou
 # By metric, that all runs or groups meet it.
 _MET = {"loss_falls": "loss fell in all {} runs", "loss_finite": "loss finite in all {} runs", "stable": "all {} groups stable"}
 # Beyond this, repeats are no way to decide a value so near its bound.
-MOST_REPEATS_ADVISED = 100
+MAX_REPEATS_ADVISED = 100
 
 
 def judge(
@@ -206,12 +206,12 @@ def repeats_wanted(reading: Reading, criterion: Criterion) -> str:
     bounds = [bound for bound in (criterion.at_least, criterion.at_most) if bound is not None and reading.low <= bound <= reading.high]
     distance = min((abs(reading.value - bound) for bound in bounds), default=0.0)
     half = (reading.high - reading.low) / 2
-    if distance <= 0 or half / distance > MOST_REPEATS_ADVISED:
+    if distance <= 0 or half / distance > MAX_REPEATS_ADVISED:
         return "it is on the bound, where repeats do not help"
     more = max(1, math.ceil(((half / distance) ** 2 - 1) * reading.repeats))
     entry = metric_entry(criterion.metric)
     of_each = " of each" if entry is not None and (entry.compares or entry.scopes == (CAMPAIGN,)) else ""
-    if more > MOST_REPEATS_ADVISED:
+    if more > MAX_REPEATS_ADVISED:
         return f"about {more:,} more repeats{of_each} would be needed"
     return f"about {count(more, 'more repeat')}{of_each} would decide it"
 

@@ -19,7 +19,7 @@ from seatrial.records.memory import ForecastUnknown, MemoryForecast, Remedy
 from seatrial.records.plan import RunSpec
 
 GIB = 2**30
-MOST_REMEDIES = 4
+MAX_REMEDIES = 4
 FITS, WILL_NOT, MAY_NOT, UNKNOWN = "fits", "will not fit", "may not fit", "unknown"
 # As CUDA reports it, which is less than the name says: 80 GB are 74.5 GiB, and vendors round as they like.
 KNOWN_GPUS_GIB = {
@@ -167,9 +167,7 @@ def judge_fit(spec: RunSpec, memory: GpuMemory | None) -> Fit:
         return fit
     tried = list(_try_remedies(spec))
     fitting = [remedy for remedy in tried if remedy.total_bytes <= memory.size_bytes]
-    return Fit(
-        spec=spec, forecast=fit.forecast, memory=memory, remedies=tuple(_smallest_changes(fitting)[:MOST_REMEDIES]), tried=len(tried)
-    )
+    return Fit(spec=spec, forecast=fit.forecast, memory=memory, remedies=tuple(_smallest_changes(fitting)[:MAX_REMEDIES]), tried=len(tried))
 
 
 def _try_remedies(spec: RunSpec) -> Iterator[TriedRemedy]:

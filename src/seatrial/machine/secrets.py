@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 MASK = "***"
 LONGEST_COMMAND = 512
-MOST_BEFORE = 32
+MAX_BEFORE = 32
 """Arguments before a `-p` among which its program is looked for."""
 
 # Prefix (kept, so that one sees what was masked) and the rest. Lengths are below the services' own, and above any ordinary word's.
@@ -223,13 +223,13 @@ def mask_lines(lines: Sequence[str], known: Iterable[str] = ()) -> tuple[str, ..
 
 def mask_argv(argv: Sequence[str]) -> list[str]:
     """A command as it may be shown; an option's value may be the argument after it."""
-    return [_mask_argument(argv[max(0, at - MOST_BEFORE) : at], argument) for at, argument in enumerate(argv)]
+    return [_mask_argument(argv[max(0, at - MAX_BEFORE) : at], argument) for at, argument in enumerate(argv)]
 
 
 def collect_secrets(variables: Mapping[str, str], argv: Sequence[str] = ()) -> tuple[str, ...]:
     """Values that must not be shown anywhere: those of variables and of options in `argv` with a secret name."""
     values = [value for name, value in variables.items() if is_secret_name(name) and not is_ordinary_value(name, value)]
-    values += [argument for at, argument in enumerate(argv) if _is_secret_argument(argv[max(0, at - MOST_BEFORE) : at], argument)]
+    values += [argument for at, argument in enumerate(argv) if _is_secret_argument(argv[max(0, at - MAX_BEFORE) : at], argument)]
     return tuple(value for value in dict.fromkeys(values) if len(value) >= MIN_SECRET_LENGTH)
 
 

@@ -18,7 +18,7 @@ from seatrial.core.paths import CampaignPaths
 from seatrial.plan.matrix import run_name
 from seatrial.plan.schema import CriterionPart, Plan
 from seatrial.plan.yaml_text import KeyPath
-from seatrial.records.measure import LEAST_REPEATS
+from seatrial.records.measure import MIN_REPEATS
 from seatrial.records.plan import SENTINEL, CampaignPlan
 from seatrial.records.verdict import (
     HOW_TO_NAME_A_BASELINE,
@@ -411,7 +411,7 @@ def _folder(plan: Plan, position: int, written: str, cwd: Path) -> str:
         raise plan.error(path, f"{written} cannot be found: no such user; write the absolute path") from error
 
 
-NEEDED_REPEATS = {"stable": LEAST_REPEATS, "throughput_cv_pct": 2}
+NEEDED_REPEATS = {"stable": MIN_REPEATS, "throughput_cv_pct": 2}
 """A spread needs several runs."""
 DEFAULT_BASELINE = CampaignPlan.baseline
 """The plan's `baseline` when left out."""

@@ -94,8 +94,8 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-MOST_RUNS = 10_000
-MOST_AXES_NAMED = 8
+MAX_RUNS = 10_000
+MAX_AXES_NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,15 +176,15 @@ def _named(values: list[Scalar], label: str) -> list[tuple[Scalar, tuple[str, st
 def _refuse_too_many(plan: Plan) -> None:
     sizes = {name: len(axis.choices) for name, axis in plan.axes.items()}
     runs = math.prod(sizes.values()) * plan.repeats
-    if runs > MOST_RUNS:
+    if runs > MAX_RUNS:
         path: KeyPath = ("axes",) if plan.axes else ("repeats",)
         counted = f"{sizes_text(sizes, plan.repeats)} is {runs_text(runs)} runs"
-        raise plan.error(path, f"{counted}, more than {MOST_RUNS:,}; take values or repeats away")
+        raise plan.error(path, f"{counted}, more than {MAX_RUNS:,}; take values or repeats away")
 
 
 def sizes_text(sizes: Mapping[str, int], repeats: int) -> str:
     """`bs (4 values) × nw (3 values) × 2 repeats`; of many axes only the largest."""
-    named = sorted(sizes.items(), key=lambda axis: -axis[1])[:MOST_AXES_NAMED] if len(sizes) > MOST_AXES_NAMED else list(sizes.items())
+    named = sorted(sizes.items(), key=lambda axis: -axis[1])[:MAX_AXES_NAMED] if len(sizes) > MAX_AXES_NAMED else list(sizes.items())
     parts = [f"{name} ({count:,} {'value' if count == 1 else 'values'})" for name, count in named]
     parts += [f"{len(sizes) - len(named)} more axes"] if len(sizes) > len(named) else []
     return " × ".join([*parts, f"{repeats:,} {'repeat' if repeats == 1 else 'repeats'}"])

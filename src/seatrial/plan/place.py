@@ -20,7 +20,7 @@ from seatrial.core.hostfile import HostfileHost, HostSpec, count_selected_slots,
 from seatrial.machine.gpu_memory import named_gpu
 from seatrial.machine.network import LOCAL_NAMES
 from seatrial.machine.slurm import short_time_problem
-from seatrial.plan.schema import MOST_RANKS, NODES_AXIS, RANKS_AXIS, Place, Plan
+from seatrial.plan.schema import MAX_RANKS, NODES_AXIS, RANKS_AXIS, Place, Plan
 from seatrial.plan.yaml_text import KeyPath
 from seatrial.records.caution import Scalar
 from seatrial.records.plan import HOSTFILE, LOCAL, NODE_AXIS, PER_RUN, PERNODE, SLURM, PlaceSpec, SlurmSpec
@@ -410,8 +410,8 @@ def _hostfile_capacity(plan: Plan, cwd: Path) -> Capacity:
         raise plan.error(("place", "hostfile"), str(error)) from error
     hosts = _included_hosts(plan, listed)
     slots = sum(host.ranks for host in hosts)
-    if plan.place.ranks is None and RANKS_AXIS not in plan.axes and slots > MOST_RANKS:
-        raise plan.error(("place", "hostfile"), f"{slots:,} slots are more than the {MOST_RANKS:,} ranks of a run; set place.ranks")
+    if plan.place.ranks is None and RANKS_AXIS not in plan.axes and slots > MAX_RANKS:
+        raise plan.error(("place", "hostfile"), f"{slots:,} slots are more than the {MAX_RANKS:,} ranks of a run; set place.ranks")
     return Capacity(ranks=plan.place.ranks or slots, hosts=hosts)
 
 

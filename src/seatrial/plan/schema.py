@@ -175,7 +175,7 @@ RankBy = Literal[
     "duration_s",
 ]
 
-MOST_RANKS = 4096
+MAX_RANKS = 4096
 RANKS_AXIS = "place.ranks"
 NODES_AXIS = "place.nodes"
 """For `slurm`: how many nodes a job has."""
@@ -225,7 +225,7 @@ class Place(StrictModel):
     """`local`: this machine. `hostfile`: the hosts of a DeepSpeed hostfile, reached by pdsh or ssh. `pernode`: no ssh at all; \
 `seatrial run PLAN --node-rank R --master-addr HOST --master-port PORT` is typed on each node. \
 `slurm`: jobs, one for each run or one for all (`allocation`)."""
-    ranks: int | None = Field(default=None, ge=1, le=MOST_RANKS)
+    ranks: int | None = Field(default=None, ge=1, le=MAX_RANKS)
     """Number of processes of the job, on all hosts together. When left out: one for each GPU of `include` (on each node of `pernode`), \
 `gpus_per_node` on each node of `slurm`, all slots of a hostfile, else 1 a node. \
 Of more slots than `ranks` the first are taken, host by host."""
@@ -242,7 +242,7 @@ is refused."""
     """For `hostfile`: what starts Seatrial's agent on other hosts; `auto` is pdsh where it is installed and there are several, else ssh."""
     ssh_args: list[Text] = Field(default_factory=list)
     """For `hostfile`: options for ssh, such as `["-p", "2222"]`; what belongs to one host goes into ~/.ssh/config."""
-    nodes: int | None = Field(default=None, ge=1, le=MOST_RANKS)
+    nodes: int | None = Field(default=None, ge=1, le=MAX_RANKS)
     """For `pernode` and `slurm`: how many nodes there are, each with the same number of ranks; 1 for `slurm` when left out."""
     master_addr: str | None = None
     """For all but `local`: name or address at which ranks meet; that of the first host when left out."""

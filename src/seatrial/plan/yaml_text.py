@@ -184,7 +184,7 @@ def character_problem(text: str) -> str | None:
 
 
 # The largest matrix has ten thousand runs: more values than this are not a plan, or expand from aliases.
-MOST_NODES = 30_000
+MAX_NODES = 30_000
 DEEPEST_NESTING = 40
 LONGEST_NUMBER = 400
 
@@ -215,8 +215,8 @@ class PlanLoader(yaml.SafeLoader):
         """PyYAML's own, but a text beyond the limits is refused at once and not after minutes."""
         self._nodes += 1
         self._depth += 1
-        if self._nodes > MOST_NODES or self._depth > DEEPEST_NESTING:
-            problem = TOO_DEEP if self._depth > DEEPEST_NESTING else f"more than {MOST_NODES:,} values, too many for a plan"
+        if self._nodes > MAX_NODES or self._depth > DEEPEST_NESTING:
+            problem = TOO_DEEP if self._depth > DEEPEST_NESTING else f"more than {MAX_NODES:,} values, too many for a plan"
             raise _TooMuch(problem=problem, problem_mark=self.get_mark())
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
@@ -305,7 +305,7 @@ class _Builder:
 
     def build(self, node: yaml.Node, path: KeyPath) -> Any:
         self._nodes += 1
-        if self._nodes > MOST_NODES or len(path) > DEEPEST_NESTING:
+        if self._nodes > MAX_NODES or len(path) > DEEPEST_NESTING:
             raise self._error("its aliases expand to more than a plan can hold; write the values out", node)
         self.where.setdefault(path, self._at(node))
         if isinstance(node, yaml.MappingNode):

@@ -193,7 +193,7 @@ def may_use_gpus(spec: RunSpec) -> bool:
 
 
 OK, WARNING, REFUSED = "ok", "warning", "refused"
-MOST_NAMED = 4
+MAX_NAMED = 4
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -263,6 +263,6 @@ def folded(row: HostRow, labels: Mapping[str, str] = NO_LABELS) -> list[Check]:
 
 def hosts_text(hosts: list[str], labels: Mapping[str, str] = NO_LABELS) -> str:
     """`node1, node2 and 3 more`."""
-    more = len(hosts) - MOST_NAMED
-    shown = ", ".join(labels.get(host, host) for host in (hosts if more <= 1 else hosts[:MOST_NAMED]))
+    more = len(hosts) - MAX_NAMED
+    shown = ", ".join(labels.get(host, host) for host in (hosts if more <= 1 else hosts[:MAX_NAMED]))
     return f"{shown} and {more} more" if more > 1 else shown

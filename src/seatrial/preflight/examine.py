@@ -21,7 +21,7 @@ from seatrial.preflight.slurm_smoke import SMOKE_CHECKS
 from seatrial.records.caution import Check
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
-MOST_NAMED = 6
+MAX_NAMED = 6
 
 COLUMNS = information(
     name="{file}",
@@ -41,7 +41,7 @@ def check_telemetry(empty: Mapping[str, Sequence[str]]) -> Iterator[Check]:
     """`empty`: file → columns that one sample could not fill."""
     for file, columns in empty.items():
         count = len(TELEMETRY_COLUMNS[file])
-        found = f"empty here: {join_names(columns, MOST_NAMED)}" if columns else f"all {count} filled"
+        found = f"empty here: {join_names(columns, MAX_NAMED)}" if columns else f"all {count} filled"
         if len(columns) == count:
             found = "none will be filled: no GPU driver answers"
         yield COLUMNS.result(True, found, file=file)

@@ -109,7 +109,7 @@ IDLE_UTIL_PCT = 10
 POWER_SLACK_W = 2.0
 # Performance states from here on are idle: links are slowed to save power.
 RESTING_STATE = 5
-MOST_SHOWN = 4
+MAX_SHOWN = 4
 # Throttle reasons that are a problem. A software power cap is normal under load.
 SLOWING = {
     "hw_slowdown": "hardware slowdown",
@@ -217,7 +217,7 @@ def _check_each(
     """One check over all GPUs: each with its problem, or `ok_text`."""
     bad = {state.index: text for state in states if (text := problem(state))}
     ids = ",".join(str(index) for index in bad) or "ID"
-    found = join_names([f"GPU {index}: {text}" for index, text in bad.items()], MOST_SHOWN, "; ")
+    found = join_names([f"GPU {index}: {text}" for index, text in bad.items()], MAX_SHOWN, "; ")
     return definition.result(not bad, found or ok_text, ids=ids, free=free, default_w=default_w)
 
 
@@ -225,7 +225,7 @@ def busy_with(state: GpuState) -> str:
     """Who or what is on a GPU; empty for an idle one."""
     others = [process for process in state.processes if not process.name.startswith("nvidia-cuda-mps")]
     if others:
-        return join_names([str(process) for process in others], MOST_SHOWN)
+        return join_names([str(process) for process in others], MAX_SHOWN)
     if (state.mem_used_mib or 0) >= IDLE_MEMORY_MIB:
         return f"{state.mem_used_mib} MiB in use by processes this container does not show"
     return f"{state.util_gpu_pct} % busy" if (state.util_gpu_pct or 0) >= IDLE_UTIL_PCT else ""

@@ -35,7 +35,7 @@ from seatrial.records.verdict import CampaignVerdict, Verdict
 OVERRIDE = "--ignore-needs"
 CODE_FACTS = frozenset({"git_commit_hash", "git_diff_sha256"})
 HOSTS = "hosts"
-MOST_NAMED = 3
+MAX_NAMED = 3
 NEEDED = refusal(
     name="needed campaign {campaign}",
     what="that the campaign which the plan `needs` has passed, on this machine and software (GPUs, driver, packages, tuning variables)",
@@ -131,7 +131,7 @@ def _elsewhere(needs: NeededCampaign, need: Need) -> str:
         for one in before:
             texts = list(_differences(one, now))
             if texts:
-                return f"it passed on another machine or with other software: {join_names(texts, MOST_NAMED, '; ')}"
+                return f"it passed on another machine or with other software: {join_names(texts, MAX_NAMED, '; ')}"
     return ""
 
 

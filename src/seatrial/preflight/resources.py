@@ -120,7 +120,7 @@ def _stat(folder: Path, name: str) -> int:
     return 0
 
 
-LEAST_FREE_RATIO = 0.1
+MIN_FREE_RATIO = 0.1
 # With this much free, pages in swap are old and unused.
 EASY_FREE_RATIO = 0.2
 MUCH_SWAP_BYTES = 1 << 30
@@ -176,7 +176,7 @@ def judge_memory(facts: MemoryFacts) -> Check:
     less = facts.limit_bytes < facts.total_bytes
     found = f"{format_bytes(facts.left_bytes)} free of {format_bytes(facts.limit_bytes)}"
     found += f" that this container may use (the host has {format_bytes(facts.total_bytes)})" if less else ""
-    return FREE.result(facts.left_bytes >= LEAST_FREE_RATIO * facts.limit_bytes, found)
+    return FREE.result(facts.left_bytes >= MIN_FREE_RATIO * facts.limit_bytes, found)
 
 
 def judge_swap(facts: MemoryFacts) -> Check:

@@ -28,7 +28,7 @@ from seatrial.records.caution import Check
 from seatrial.records.plan import CURRENT, PlaceSpec, SlurmSpec
 
 PROGRAMS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
-MOST_FILES = 100
+MAX_FILES = 100
 # A node that is free takes the task at once; a queue is not waited for.
 LOOK_S = 5
 LOOK_TIMEOUT_S = 15.0
@@ -278,7 +278,7 @@ def _needed_files(need: Need) -> dict[Path, str]:
         # What a script's argument names may be created by it.
         if need.jobs[0].slurm and need.jobs[0].slurm.container is None and definition is DATA_SETTING and path.exists():
             found[path] = f"settings.{key},"
-    return dict(itertools.islice(found.items(), MOST_FILES))
+    return dict(itertools.islice(found.items(), MAX_FILES))
 
 
 def missing_on_nodes(place: PlaceSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> dict[str, set[Path]]:

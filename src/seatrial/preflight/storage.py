@@ -26,12 +26,12 @@ from seatrial.records.caution import Check
 from seatrial.records.plan import RunSpec
 
 # Below this a campaign's logs and events are likely to fill the disk.
-LEAST_FREE_BYTES = 200 << 20
+MIN_FREE_BYTES = 200 << 20
 LITTLE_FREE_BYTES = 1 << 30
 # An attempt leaves about thirty files and folders, plus links and tables.
 INODES_OF_A_RUN = 50
 # Too few for even one run.
-LEAST_FREE_INODES = 200
+MIN_FREE_INODES = 200
 CACHE_VARIABLES = (
     "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR",
     "TRITON_CACHE_DIR", "XDG_CACHE_HOME",
@@ -42,7 +42,7 @@ SPACE = refusal(
     what="free space on the output's disk; little is a warning, too little to begin with is refused",
     prevents="OSError: [Errno 28] No space left on device",
     fix="free at least {least} or choose another disk with --out",
-    in_docs={"least": format_bytes(LEAST_FREE_BYTES)},
+    in_docs={"least": format_bytes(MIN_FREE_BYTES)},
 )
 INODES = refusal(
     name="inodes",
@@ -128,12 +128,12 @@ def _environments(need: Need) -> list[dict[str, str]]:
 
 
 def check_space(disk: DiskFacts) -> Check:
-    least = format_bytes(LEAST_FREE_BYTES if disk.free_bytes < LEAST_FREE_BYTES else LITTLE_FREE_BYTES)
+    least = format_bytes(MIN_FREE_BYTES if disk.free_bytes < MIN_FREE_BYTES else LITTLE_FREE_BYTES)
     if disk.problem:
         return SPACE.result(False, f"{disk.folder} cannot be read: {disk.problem}", least=least)
     if disk.total_bytes == 0:
         return SPACE.result(True, "not counted by this file system", least=least)
-    refuses = disk.free_bytes < LEAST_FREE_BYTES
+    refuses = disk.free_bytes < MIN_FREE_BYTES
     return SPACE.result(
         disk.free_bytes >= LITTLE_FREE_BYTES, f"{format_bytes(disk.free_bytes)} free in {disk.folder}", refuses=refuses, least=least
     )
@@ -142,15 +142,15 @@ def check_space(disk: DiskFacts) -> Check:
 def check_inodes(disk: DiskFacts, runs: int) -> Check:
     if disk.total_inodes == 0:
         return INODES.result(True, "not counted by this file system")
-    needed = LEAST_FREE_INODES + INODES_OF_A_RUN * runs
+    needed = MIN_FREE_INODES + INODES_OF_A_RUN * runs
     found = f"{disk.free_inodes} free of {disk.total_inodes}, about {needed} needed"
     # Finished runs need none, so the real need may be far less. Zero is either a file system that does not report inodes, or one
     # where the trial of the output folder fails.
-    return INODES.result(disk.free_inodes >= needed, found, refuses=0 < disk.free_inodes < LEAST_FREE_INODES)
+    return INODES.result(disk.free_inodes >= needed, found, refuses=0 < disk.free_inodes < MIN_FREE_INODES)
 
 
 def check_temporary(disk: DiskFacts) -> Check:
-    return TEMPORARY.result(_has(disk, LEAST_FREE_BYTES), _found(disk), folder=disk.folder)
+    return TEMPORARY.result(_has(disk, MIN_FREE_BYTES), _found(disk), folder=disk.folder)
 
 
 def check_cache(variable: str, disk: DiskFacts) -> Check:
@@ -272,7 +272,7 @@ def judge_file_system(kind: str) -> Check:
 # Prefetched batches of a worker; NCCL's buffers between the GPU ranks of one host.
 BYTES_OF_A_WORKER = 32 << 20
 BYTES_OF_A_GPU_RANK = 64 << 20
-LEAST_BYTES = 256 << 20
+MIN_BYTES = 256 << 20
 
 SHM_ROOM = warning(
     name="shared memory",
@@ -302,10 +302,10 @@ def judge_shared_memory(shm: DiskFacts, need: Need) -> Check:
 def needed_shm_bytes(need: Need) -> int:
     """What the runs may put there at once; without a plan, what a usual job does."""
     if not need.planned:
-        return LEAST_BYTES
+        return MIN_BYTES
     gpu_ranks = max((len(spec.place.devices) for spec in need.runs), default=0)
     shared_by_gpus = BYTES_OF_A_GPU_RANK * gpu_ranks if gpu_ranks > 1 else 0
-    return (max(LEAST_BYTES, BYTES_OF_A_WORKER * need.workers) if need.workers else 0) + shared_by_gpus
+    return (max(MIN_BYTES, BYTES_OF_A_WORKER * need.workers) if need.workers else 0) + shared_by_gpus
 
 
 PATH_ENDINGS = ("_root", "_path", "_dir", "_folder", "_file", "_manifest")

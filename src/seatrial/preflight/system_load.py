@@ -19,7 +19,7 @@ from seatrial.machine.processes import PROC, is_agent_command, list_pids, read_a
 from seatrial.preflight.definitions import information, warning
 from seatrial.records.caution import Check
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 WORTH_NAMING_CORES = 0.05
 
 
@@ -87,7 +87,7 @@ def activity_between(before: HostSample, after: HostSample, own_pid: int | None 
     # The host's counter includes other containers; without it, the visible processes must do.
     hidden = (after.busy_s - before.busy_s - own_s) / span_s
     seen = sum(user.cores for user in users)
-    biggest = sorted((user for user in users if user.cores >= WORTH_NAMING_CORES), key=lambda user: -user.cores)[:MOST_NAMED]
+    biggest = sorted((user for user in users if user.cores >= WORTH_NAMING_CORES), key=lambda user: -user.cores)[:MAX_NAMED]
     return Activity(span_s=span_s, foreign_cores=max(seen, hidden, 0.0), users=tuple(biggest), blocked=after.blocked)
 
 

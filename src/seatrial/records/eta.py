@@ -123,8 +123,8 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 # Least marks of a block, besides its share of the run (BLOCKS_IN_A_RUN). Marks of many steps are means already, so fewer suffice. Loops log
 # and read values back every ten steps, or a multiple: with ten marks every block has an equal part of that.
-LEAST_MARKS = 10
-LEAST_SPARSE_MARKS = 4
+MIN_MARKS = 10
+MIN_SPARSE_MARKS = 4
 SPARSE_STEPS = 8
 MAX_MARKS = 1024
 # Fewer open steps than this do not show a change of pace: one long or short step would look like one.
@@ -208,7 +208,7 @@ class EtaEstimator:
 
     def _is_full(self) -> bool:
         marks = len(self._open)
-        least = LEAST_SPARSE_MARKS if self._open_steps >= SPARSE_STEPS * marks else LEAST_MARKS
+        least = MIN_SPARSE_MARKS if self._open_steps >= SPARSE_STEPS * marks else MIN_MARKS
         return (marks >= least and self._open_steps >= self._block_steps) or marks >= MAX_MARKS
 
     def _split(self) -> SplitMarks:
@@ -220,7 +220,7 @@ class EtaEstimator:
     def _close(self) -> None:
         """Turn the open marks into a block, except those held back; not where too few would be in it."""
         split = self._split()
-        if split.block is None or len(self._open) - split.held < LEAST_SPARSE_MARKS:
+        if split.block is None or len(self._open) - split.held < MIN_SPARSE_MARKS:
             return
         held_steps = _steps(self._open, split.held)
         self._pace = self._with(split, self._seen - held_steps, self._unnamed)

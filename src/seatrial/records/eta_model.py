@@ -23,8 +23,8 @@ AUTOCORRELATION_PRIOR_BLOCKS = 6.0
 MAX_AUTOCORRELATION = 0.9
 CORRELATION_STEPS = 30.0
 # The next block may vary more than an even one before it.
-LEAST_NOISE_RATIO = 0.015
-LEAST_NOISE_S = 1e-9
+MIN_NOISE_RATIO = 0.015
+MIN_NOISE_S = 1e-9
 # CUSUM, in standard deviations: deviation of a block that does not count, most that one block counts, and the sum that means a new level.
 SLACK_SD = 1.0
 MAX_SD = 4.0
@@ -117,7 +117,7 @@ def fit_line(sums: Sums, total_steps: int) -> Line:
     slope_s = both / spread if spread > 0 and sums.blocks > 1 else 0.0
     left = max(sums.yy - weight * level_s * level_s - slope_s * both, 0.0)
     noise_var = _noise_var(sums, left, level_s)
-    prior_var = (DRIFT_RATIO * level_s / total_steps) ** 2 + LEAST_NOISE_S**2
+    prior_var = (DRIFT_RATIO * level_s / total_steps) ** 2 + MIN_NOISE_S**2
     if slope_s == 0.0:
         return Line(centre, level_s, 0.0, noise_var / weight, DRIFTING * prior_var, noise_var)
     wander_var = (WANDER_RATIO * level_s) ** 2 * (1 + (EARLY_STEPS / weight) ** 2) * weight / (12 * spread)
@@ -127,7 +127,7 @@ def fit_line(sums: Sums, total_steps: int) -> Line:
 
 def _noise_var(sums: Sums, left: float, level_s: float) -> float:
     """Variance of one step, inflated by the autocorrelation of neighbouring blocks: they are then worth fewer."""
-    within = max(sums.within / sums.blocks, (LEAST_NOISE_RATIO * level_s) ** 2, LEAST_NOISE_S**2)
+    within = max(sums.within / sums.blocks, (MIN_NOISE_RATIO * level_s) ** 2, MIN_NOISE_S**2)
     degrees = max(sums.blocks - 2, 0)
     noise = (left + NOISE_PRIOR_BLOCKS * within) / (degrees + NOISE_PRIOR_BLOCKS)
     prior = MAX_AUTOCORRELATION * math.exp(-sums.weight / sums.blocks / CORRELATION_STEPS)

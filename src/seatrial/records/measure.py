@@ -264,7 +264,7 @@ Effective = dict[str, EffectiveSetting]
 """Effective settings by name."""
 
 
-LEAST_REPEATS = 3
+MIN_REPEATS = 3
 """With fewer, the seeds' gates give no verdict: the interval of two is wide, and one has no spread."""
 ROUNDING_RATIO = 1e-9
 """Tolerance of floating-point rounding."""
@@ -338,12 +338,12 @@ JITTER_RATIO = 2.0
 """The seeds' bound for iter p90/p50: where it is persistently above, the platform jitters."""
 JITTER_SHARE = 0.5
 """Of a run's timing windows: from here on it is persistent."""
-LEAST_WINDOWS = 3
+MIN_WINDOWS = 3
 
 
 def jitters_persistently(ratios: Sequence[float]) -> bool | None:
     """Whether p90/p50 is above JITTER_RATIO in half of the windows or more; None where they are too few."""
-    if len(ratios) < LEAST_WINDOWS:
+    if len(ratios) < MIN_WINDOWS:
         return None
     return sum(exceeds(ratio, JITTER_RATIO) for ratio in ratios) >= JITTER_SHARE * len(ratios)
 

@@ -37,9 +37,9 @@ from seatrial.report.view.machine import communicator_lines, machines
 from seatrial.report.view.problems import failures
 
 # GitHub takes 65,536; who posts it may want to add something.
-MOST_CHARACTERS = 60_000
-MOST_OF_THE_HEAD = 40_000
-MOST_MACHINES = 20
+MAX_CHARACTERS = 60_000
+MAX_OF_THE_HEAD = 40_000
+MAX_MACHINES = 20
 CIRCLES = {Status.GOOD: "🟢", Status.BAD: "🔴", Status.OPEN: "🟡", Status.UNKNOWN: "⚪"}
 """The colours of the headline, which Markdown has no other way to show."""
 PICTURES = {
@@ -71,7 +71,7 @@ def summary_md(results: CampaignResults, paths: CampaignPaths) -> str:
     pictures = dict(_pictures(results, paths))
     head = [*_head(results), *_verdict(results), *ranking_section(results), *(pictures[id] for id in ("ranking",) if id in pictures)]
     rest = [text for id, text in pictures.items() if id != "ranking"]
-    return _within_limit(_cut("\n\n".join(head), MOST_OF_THE_HEAD), list(_folds(results, paths, rest)))
+    return _within_limit(_cut("\n\n".join(head), MAX_OF_THE_HEAD), list(_folds(results, paths, rest)))
 
 
 def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) -> Iterator[Fold]:
@@ -101,7 +101,7 @@ def _sections(blocks: Iterable[str]) -> tuple[str, ...]:
 def _within_limit(head: str, folds: list[Fold]) -> str:
     """The whole text, without the longest sections where it is too long."""
     left_out: list[str] = []
-    while len(text := _assembled(head, folds, left_out)) > MOST_CHARACTERS and any(fold.sections for fold in folds):
+    while len(text := _assembled(head, folds, left_out)) > MAX_CHARACTERS and any(fold.sections for fold in folds):
         longest = max((section for fold in folds for section in fold.sections), key=len)
         left_out.append(longest.splitlines()[0].removeprefix("## "))
         folds = [replace(fold, sections=tuple(section for section in fold.sections if section is not longest)) for fold in folds]
@@ -156,10 +156,10 @@ def _verdict(results: CampaignResults) -> Iterator[str]:
 def _machine(results: CampaignResults) -> Iterator[str]:
     yield "## Machine"
     found = machines(results)
-    lines = [f"- {escape(line)} ({count(runs, 'run')})" for line, runs in found[:MOST_MACHINES]]
-    if len(found) > MOST_MACHINES:
-        lines.append(f"- and {len(found) - MOST_MACHINES} more: `run_manifest.tsv` has them")
-    lines += [f"- Process group: {escape(line)} ({count(runs, 'run')})" for line, runs in communicator_lines(results)[:MOST_MACHINES]]
+    lines = [f"- {escape(line)} ({count(runs, 'run')})" for line, runs in found[:MAX_MACHINES]]
+    if len(found) > MAX_MACHINES:
+        lines.append(f"- and {len(found) - MAX_MACHINES} more: `run_manifest.tsv` has them")
+    lines += [f"- Process group: {escape(line)} ({count(runs, 'run')})" for line, runs in communicator_lines(results)[:MAX_MACHINES]]
     yield "\n".join(lines) if lines else "Nothing has run yet."
 
 

@@ -22,7 +22,7 @@ from seatrial.report.view import campaign, machine, problems, steps
 
 # An underscore inside a word is text to every reader of Markdown; group names would be hard to read with it escaped.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-+#=]")
-MOST_ROWS = 25
+MAX_ROWS = 25
 """Rows of a table in summary.md, which goes into a pull request."""
 
 
@@ -45,7 +45,7 @@ def limited_table(
     right: Sequence[int] = (),
     *,
     where: str = CAMPAIGN_FILES.summary_json.name,
-    most: int = MOST_ROWS,
+    most: int = MAX_ROWS,
 ) -> str:
     """A table of its first rows; where there are more, how many were left out and where they are."""
     shown = table(headers, rows[:most], right)
@@ -69,8 +69,8 @@ def _table_line(cells: Sequence[object]) -> str:
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
-MOST_RANKED = 40
-MOST_REASONS = 20
+MAX_RANKED = 40
+MAX_REASONS = 20
 CRITERIA_DIFFER = "Criteria look at single runs, so their p90/p50 may differ from a group's."
 
 
@@ -85,9 +85,9 @@ def ranking_section(results: CampaignResults) -> Iterator[str]:
     if len(main_lane) < len(rows):
         yield f"{campaign.OFF_LANE_TITLE}:"
         yield _ranking_table(results, [row for row in rows if not row.summary.lane])
-    if reasons := [f"- {escape(join_names(groups, MOST_RANKED))}: {escape(reason)}" for groups, reason in campaign.grouped_reasons(rows)]:
-        more = f"- and {len(reasons) - MOST_REASONS} more reasons: `ranked_groups.csv` has them"
-        yield "\n".join([*reasons[:MOST_REASONS], *([more] if len(reasons) > MOST_REASONS else [])])
+    if reasons := [f"- {escape(join_names(groups, MAX_RANKED))}: {escape(reason)}" for groups, reason in campaign.grouped_reasons(rows)]:
+        more = f"- and {len(reasons) - MAX_REASONS} more reasons: `ranked_groups.csv` has them"
+        yield "\n".join([*reasons[:MAX_REASONS], *([more] if len(reasons) > MAX_REASONS else [])])
     if rows:
         yield f"{campaign.figures_explained(higher_is_better=results.ranking.higher_is_better)} {CRITERIA_DIFFER}"
 
@@ -100,7 +100,7 @@ def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup]) -> str
     figures = range(2 + len(axes), 7 + len(axes))
     runs = campaign.runs_by_group(results)
     cells = [_ranking_row(row, axes, runs.get(row.summary.group_key, [])) for row in rows]
-    return limited_table(headers, cells, right=[0, *figures, len(headers) - 2], where=CAMPAIGN_FILES.ranked_groups.name, most=MOST_RANKED)
+    return limited_table(headers, cells, right=[0, *figures, len(headers) - 2], where=CAMPAIGN_FILES.ranked_groups.name, most=MAX_RANKED)
 
 
 def _ranking_row(row: RankedGroup, axes: Sequence[str], runs: Sequence[MeasuredRun]) -> list[object]:
@@ -108,7 +108,7 @@ def _ranking_row(row: RankedGroup, axes: Sequence[str], runs: Sequence[MeasuredR
     return [row.rank, row.group, *levels, *figures, row.n or NONE, campaign.note_text(row)]
 
 
-MOST_STATEMENTS = 40
+MAX_STATEMENTS = 40
 """A campaign of a thousand runs can have one for each."""
 
 
@@ -126,8 +126,8 @@ def statements_section(results: CampaignResults) -> Iterator[str]:
     if results.verdict.statements:
         yield "## Other findings"
         yield f"{problems.DECIDES_NOTHING} `seatrial why OUT ID` shows what each rests on."
-        yield findings_list(results.verdict.statements[:MOST_STATEMENTS])
-        if (more := len(results.verdict.statements) - MOST_STATEMENTS) > 0:
+        yield findings_list(results.verdict.statements[:MAX_STATEMENTS])
+        if (more := len(results.verdict.statements) - MAX_STATEMENTS) > 0:
             yield f"{count(more, 'statement')} more are left out here: `verdict.json` has them, and so has `seatrial why OUT`."
 
 
@@ -140,8 +140,8 @@ def _evidence(finding: Finding) -> str:
 
 
 LOG_LINES = 15
-MOST_FAILURES = 10
-MOST_CAUTIONS = 40
+MAX_FAILURES = 10
+MAX_CAUTIONS = 40
 
 
 def failures_section(results: CampaignResults) -> Iterator[str]:
@@ -150,10 +150,10 @@ def failures_section(results: CampaignResults) -> Iterator[str]:
     found = problems.failures(results)
     if not found:
         yield "No current run failed."
-    for failure in found[:MOST_FAILURES]:
+    for failure in found[:MAX_FAILURES]:
         yield from _failure(failure)
-    if len(found) > MOST_FAILURES:
-        yield f"{len(found) - MOST_FAILURES} more causes are left out here: `skipped_runs.tsv` has the runs."
+    if len(found) > MAX_FAILURES:
+        yield f"{len(found) - MAX_FAILURES} more causes are left out here: `skipped_runs.tsv` has the runs."
 
 
 def cautions_section(results: CampaignResults) -> Iterator[str]:
@@ -164,11 +164,11 @@ def cautions_section(results: CampaignResults) -> Iterator[str]:
         yield "None."
         return
     lines = []
-    for caution in found[:MOST_CAUTIONS]:
+    for caution in found[:MAX_CAUTIONS]:
         subjects = f" ({escape(join_names(caution.subjects))})" if caution.subjects else ""
         lines.append(f"- {escape(caution.kind)}: {escape(caution.text)}{subjects}")
-    if len(found) > MOST_CAUTIONS:
-        lines.append(f"- and {len(found) - MOST_CAUTIONS} more: `summary.json` has them")
+    if len(found) > MAX_CAUTIONS:
+        lines.append(f"- and {len(found) - MAX_CAUTIONS} more: `summary.json` has them")
     yield "\n".join(lines)
 
 
@@ -218,7 +218,7 @@ RANKS_EXPLAINED = (
 def step_time_section(results: CampaignResults) -> Iterator[str]:
     """One row per group whose runs recorded steps."""
     yield "## Step time"
-    drawn = {times.group.group_key: times for times in steps.step_times(results, MOST_ROWS)}
+    drawn = {times.group.group_key: times for times in steps.step_times(results, MAX_ROWS)}
     by_group = campaign.runs_by_group(results)
     rows = [
         _step_row(group, runs, drawn.get(group.group_key))
@@ -330,8 +330,8 @@ def hosts_section(results: CampaignResults) -> Iterator[str]:
     if not found:
         return
     yield "## Hosts"
-    lines = [f"- {escape(machine.hosts_sentence(one))}" for one in found[: machine.MOST_RUNS]]
-    more = len(found) - machine.MOST_RUNS
+    lines = [f"- {escape(machine.hosts_sentence(one))}" for one in found[: machine.MAX_RUNS]]
+    more = len(found) - machine.MAX_RUNS
     yield "\n".join([*lines, *([f"- and {count(more, 'more run')}: `summary.json` has them"] if more > 0 else [])])
     rows = [machine.host_cells(row) for one in found for row in one.shown]
     if rows:
@@ -346,8 +346,8 @@ def smoke_section(results: CampaignResults) -> Iterator[str]:
         return
     yield "## Smoke record"
     yield table(*machine.smoke_table(records))
-    if len(records) > machine.MOST_RECORDS:
-        yield f"{len(records) - machine.MOST_RECORDS} more runs are left out here: `summary.json` has them."
+    if len(records) > machine.MAX_RECORDS:
+        yield f"{len(records) - machine.MAX_RECORDS} more runs are left out here: `summary.json` has them."
     yield machine.SMOKE_EXPLAINED
 
 
@@ -399,7 +399,7 @@ def _quality_cells(found: EtaQuality) -> list[str]:
 
 
 TOP_STABLE = 5
-MOST_SETTINGS = 60
+MAX_SETTINGS = 60
 GROUP_COLUMNS = (
     ("runs", "runs"),
     ("tail_mean_iter_p50_ms_mean", "iter p50 ms"),
@@ -455,7 +455,7 @@ def _best_config(results: CampaignResults, paths: CampaignPaths) -> str:
     settings = {**(best.spec.settings if best.spec else {}), **best.group.axes}
     rows = [(name, format_cell(value) or NONE) for name, value in settings.items()]
     table = (
-        limited_table(["setting", "value"], rows, where=paths.best_config_json.name, most=MOST_SETTINGS)
+        limited_table(["setting", "value"], rows, where=paths.best_config_json.name, most=MAX_SETTINGS)
         if rows
         else "It has no settings of its own."
     )

@@ -308,7 +308,7 @@ class _Counted:
 
 TIMELINE_TABLES = (TELEMETRY, SPANS)
 FEW_RUNS = 500
-MOST_ROWS, LEAST_ROWS = 270_000, 20_000
+MAX_ROWS, MIN_ROWS = 270_000, 20_000
 TAKEN_BY_A_RUN = 50
 """Rows of both tables that a run's steps, quantiles and ranks cost; a row is some 18 bytes of the page. A thousand runs with 8 points per
 metric and typical spans fit; a page of five thousand is still below 10 MB."""
@@ -324,7 +324,7 @@ def timeline_runs(results: CampaignResults) -> frozenset[str]:
 
 def timeline_row_budget(runs: int) -> int:
     """How many timeline rows a page of `runs` runs may have."""
-    return max(LEAST_ROWS, MOST_ROWS - TAKEN_BY_A_RUN * runs)
+    return max(MIN_ROWS, MAX_ROWS - TAKEN_BY_A_RUN * runs)
 
 
 def num_runs_with_timeline(results: CampaignResults) -> int:

@@ -1,6 +1,6 @@
 """The report in one screen: headline, ranking, the findings that matter most, and where the rest is.
 
-In: CampaignResults. Out: rich renderables of at most `MOST_LINES` lines at 80 columns and more. Findings are shortened before rows of the
+In: CampaignResults. Out: rich renderables of at most `MAX_LINES` lines at 80 columns and more. Findings are shortened before rows of the
 ranking are left out; what is left out is counted, and `seatrial report OUT --full` prints it.
 """
 
@@ -23,7 +23,7 @@ from seatrial.report.view import campaign, first_screen
 from seatrial.report.view.first_screen import KeyFinding, Status
 
 # Of a terminal of 25 lines one is the prompt's.
-MOST_LINES = 24
+MAX_LINES = 24
 LINES_OF_ORIGIN = 2
 FEWEST_GROUPS = 5
 MARKS = {Status.GOOD: ("+ ", "bold green"), Status.BAD: ("x ", "bold red"), Status.OPEN: ("! ", "bold yellow"), Status.UNKNOWN: ("? ", "")}
@@ -31,7 +31,7 @@ MARKS = {Status.GOOD: ("+ ", "bold green"), Status.BAD: ("x ", "bold red"), Stat
 DETAILS = (((3, 2), (2, 2)), ((3, 2), (2, 1)), ((2, 2), (1, 1)), ((2, 2), (1, 0)), ((1, 1), (1, 0)))
 NAME, NOTE = 1, 6
 # Of each column of the ranking, the width of a terminal below which it is left out.
-LEAST_WIDTHS = (30, 0, 0, 60, 48, 72, 0)
+MIN_WIDTHS = (30, 0, 0, 60, 48, 72, 0)
 SHORTEST_NAME = 8
 SHOWN_BEFORE = 4
 """Characters before the place where two names differ."""
@@ -43,8 +43,8 @@ PARTS = "_"
 def brief(results: CampaignResults, width: int) -> list[RenderableType]:
     """The whole screen, laid out for `width` columns."""
     head = [*_origin(results, width), *headline_lines(results, width)]
-    shown = first_screen.key_findings(results)[: first_screen.MOST_FINDINGS]
-    room = MOST_LINES - len(head) - len(where(results, 0, 0, width))
+    shown = first_screen.key_findings(results)[: first_screen.MAX_FINDINGS]
+    room = MAX_LINES - len(head) - len(where(results, 0, 0, width))
     wanted = len(first_screen.first_rows(results))
     for of_first, of_rest in DETAILS:
         found = _finding_lines(shown, of_first, of_rest, width)
@@ -52,7 +52,7 @@ def brief(results: CampaignResults, width: int) -> list[RenderableType]:
         rows = room - len(found) - bool(found) - 1 - bool(wanted) - 1
         if rows >= min(wanted, FEWEST_GROUPS):
             break
-    ranked = first_screen.first_rows(results, max(min(rows, first_screen.MOST_GROUPS), 1)) if wanted else []
+    ranked = first_screen.first_rows(results, max(min(rows, first_screen.MAX_GROUPS), 1)) if wanted else []
     tail = where(results, len(ranked), len(shown), width)
     blocks = [head, _ranking(results, ranked, width) if ranked else [], found, tail]
     return [line for at, block in enumerate(filter(None, blocks)) for line in ([Text("")] if at else []) + block]
@@ -90,7 +90,7 @@ def _ranking(results: CampaignResults, rows: Sequence[RankedGroup], width: int) 
     """A heading and one line a group: rank, name, figure, interval, ratio to the best with its interval, note."""
     heads = ["#", "group", results.ranking.unit or results.ranking.metric, "±", "to best", "95 %", ""]
     cells = [heads, *(_cells(row) for row in rows)]
-    kept = [at for at, least in enumerate(LEAST_WIDTHS) if width >= least]
+    kept = [at for at, least in enumerate(MIN_WIDTHS) if width >= least]
     widths = {at: max(cell_len(row[at]) for row in cells) for at in kept}
     figures = sum(widths[at] + len(GAP) for at in kept if at not in (NAME, NOTE))
     widths[NAME] = min(widths[NAME], max(width - figures - len(GAP) - widths[NOTE], SHORTEST_NAME))

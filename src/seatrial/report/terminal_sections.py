@@ -43,7 +43,7 @@ from seatrial.report.view.first_screen import Status, headline
 LONGEST_NAME = 28
 STEPS_PREFIX = "steps "
 # Details of the first groups only; the page has them all.
-MOST_DETAILED = 6
+MAX_DETAILED = 6
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 STATEMENT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold yellow", Verdict.INCONCLUSIVE: "bold"}
 
@@ -115,8 +115,8 @@ def fitted(name: str, columns: int) -> str:
     return set_cell_size(shown, columns) if cell_len(shown) <= columns else set_cell_size(shown, columns - 1) + "…"
 
 
-MOST_RANKED = 16
-MOST_BARRED = 4
+MAX_RANKED = 16
+MAX_BARRED = 4
 # Below this many columns notes are set in two lines, which leaves room for two or three axes.
 WIDE = 100
 # And below this n and the ratio to the best are left out: the note that names the winner must not be cut.
@@ -150,8 +150,8 @@ def ranking_section(results: CampaignResults, width: int) -> Iterator[Renderable
 
 def _shown_rows(rows: Sequence[RankedGroup]) -> list[RankedGroup]:
     """The first ones; the winner is among them, though of a hundred that are tied it may be the last."""
-    rest = [row for row in rows[MOST_RANKED:] if campaign.is_first(row)]
-    return [*rows[: MOST_RANKED - len(rest)], *rest]
+    rest = [row for row in rows[MAX_RANKED:] if campaign.is_first(row)]
+    return [*rows[: MAX_RANKED - len(rest)], *rest]
 
 
 def _which_steps(rows: Sequence[RankedGroup]) -> str:
@@ -167,12 +167,12 @@ def _which_steps(rows: Sequence[RankedGroup]) -> str:
 def _barred(rows: Sequence[RankedGroup]) -> Iterator[RenderableType]:
     """Why a group that may look fast cannot win, or is not compared."""
     barred = [row for row in rows if row.note in (campaign.CANNOT_WIN, campaign.CONFOUNDED, campaign.DUPLICATE) and row.reason]
-    for row in barred[:MOST_BARRED]:
+    for row in barred[:MAX_BARRED]:
         if row.note == campaign.CANNOT_WIN:
             yield hanging("! ", f"{row.group} {campaign.CANNOT_WIN}: {row.reason}", "red")
         else:
             yield hanging("! ", f"{row.group} is {row.reason}", "yellow")
-    yield from more(len(barred) - MOST_BARRED, "that cannot win")
+    yield from more(len(barred) - MAX_BARRED, "that cannot win")
 
 
 def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup], axes: Sequence[str], width: int) -> Table:
@@ -245,7 +245,7 @@ GAP = "  "
 
 def step_time_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """One line per group; nothing without charts."""
-    shown = steps.step_times(results, MOST_DETAILED)
+    shown = steps.step_times(results, MAX_DETAILED)
     if not shown:
         return
     on_logs = "; log: log scale" if any(times.on_logs for times in shown) else ""
@@ -273,7 +273,7 @@ STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 def phases_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """One bar per group, all of the same length."""
-    shown = steps.phases(results, MOST_DETAILED)
+    shown = steps.phases(results, MAX_DETAILED)
     if not shown:
         return
     over = spans(one.window for one in shown)
@@ -317,14 +317,14 @@ def _share(one: steps.Breakdown, name: str) -> str:
     return f" {100 * one.parts[name] / one.whole:.0f} %" if name in one.parts and one.whole else ""
 
 
-MOST_DRAWN = 24
+MAX_DRAWN = 24
 
 
 def ranks_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """One line per group whose ranks wait for one another, and one for all other groups with several ranks."""
     found = steps.ranks(results)
     uneven = [one for one in found if not one.is_even]
-    shown = uneven[:MOST_DETAILED]
+    shown = uneven[:MAX_DETAILED]
     if not found:
         return
     even = f"no rank waits {100 * steps.EVEN_SHARE:.0f} % of a step longer than another"
@@ -340,7 +340,7 @@ def ranks_section(results: CampaignResults, width: int) -> Iterator[RenderableTy
 
 def _ranks_line(one: steps.Ranks) -> str:
     work = [rank.work_ms for rank in one.ranks]
-    drawn = sparkline(work, min(len(work), MOST_DRAWN))
+    drawn = sparkline(work, min(len(work), MAX_DRAWN))
     least, most = one.waits_least, one.waits_most
     where = f" ({least.where})" if least.where else ""
     ends = f"{short_figure(min(work))} to {short_figure(max(work))}"
@@ -348,7 +348,7 @@ def _ranks_line(one: steps.Ranks) -> str:
     return f"{drawn}  {ends}  n {one.n}  {waits}"
 
 
-MOST_MACHINES = 3
+MAX_MACHINES = 3
 # By name, what a terminal has room for; the summary has them all.
 SHOWN = (
     "gpu_power_mean_w", "gpu_util_mean_pct", "gpu_sm_clock_mean_mhz", "gpu_mem_peak_mib", "gpu_throttled_pct", "host_cpu_busy_mean_pct",
@@ -360,28 +360,28 @@ def machine_section(results: CampaignResults, width: int) -> Iterator[Renderable
     """Telemetry group by group, then one sentence each."""
     yield from _telemetry(results, width)
     forecasts = machine.memory_lines(results)
-    for line in forecasts[:MOST_DETAILED]:
+    for line in forecasts[:MAX_DETAILED]:
         yield text(line, "dim")
-    yield from more(len(forecasts) - MOST_DETAILED, "forecasts of GPU memory")
+    yield from more(len(forecasts) - MAX_DETAILED, "forecasts of GPU memory")
     if well := problems.health_line(results):
         yield text(well, "dim")
     if any(run.attempt.outcome for run in results.runs):
         yield text(machine.eta_line(results), "dim")
     found = machine.machines(results)
-    for line, runs in found[:MOST_MACHINES]:
+    for line, runs in found[:MAX_MACHINES]:
         yield text(f"Machine: {line} ({count(runs, 'run')})", "dim")
-    yield from more(len(found) - MOST_MACHINES, "machines")
+    yield from more(len(found) - MAX_MACHINES, "machines")
     groups = machine.communicator_lines(results)
-    for line, runs in groups[:MOST_MACHINES]:
+    for line, runs in groups[:MAX_MACHINES]:
         yield text(f"Process group: {line} ({count(runs, 'run')})", "dim")
-    yield from more(len(groups) - MOST_MACHINES, "process groups")
+    yield from more(len(groups) - MAX_MACHINES, "process groups")
 
 
 def _telemetry(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     headers, rows = machine.telemetry_table(results, SHOWN)
     if not rows:
         return
-    shown = rows[:MOST_DETAILED]
+    shown = rows[:MAX_DETAILED]
     names = names_width(["Machine", *(str(row[0]) for row in shown)], width)
     cells = [["Machine", *headers[1:]], *([fitted(str(row[0]), names), *map(str, row[1:])] for row in shown)]
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -411,9 +411,9 @@ def hosts_section(results: CampaignResults, width: int) -> Iterator[RenderableTy
     if not found:
         return
     yield heading("Hosts")
-    for one in found[:MOST_DETAILED]:
+    for one in found[:MAX_DETAILED]:
         yield text(machine.hosts_sentence(one), "dim")
-    yield from more(len(found) - MOST_DETAILED, "runs")
+    yield from more(len(found) - MAX_DETAILED, "runs")
     rows = _shown_hosts(found)
     if rows:
         yield _hosts_table(rows[: machine.ALL_SHOWN], width)
@@ -448,8 +448,8 @@ def _hosts_table(rows: list[machine.HostRow], width: int) -> Table:
 
 
 LOG_LINES = 3
-MOST_FAILURES = 5
-MOST_CAUTIONS = 8
+MAX_FAILURES = 5
+MAX_CAUTIONS = 8
 
 
 def failures_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
@@ -457,9 +457,9 @@ def failures_section(results: CampaignResults, width: int) -> Iterator[Renderabl
     found = problems.failures(results)
     if found:
         yield heading("Failures")
-    for failure in found[:MOST_FAILURES]:
+    for failure in found[:MAX_FAILURES]:
         yield from _failure(failure)
-    yield from more(len(found) - MOST_FAILURES, "causes")
+    yield from more(len(found) - MAX_FAILURES, "causes")
 
 
 def cautions_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
@@ -467,10 +467,10 @@ def cautions_section(results: CampaignResults, width: int) -> Iterator[Renderabl
     found = campaign.shown_cautions(results)
     if found:
         yield heading("Cautions")
-    for caution in found[:MOST_CAUTIONS]:
+    for caution in found[:MAX_CAUTIONS]:
         subjects = f" ({join_names(caution.subjects)})" if caution.subjects else ""
         yield hanging("! ", f"{caution.text}{subjects}", "yellow")
-    yield from more(len(found) - MOST_CAUTIONS)
+    yield from more(len(found) - MAX_CAUTIONS)
 
 
 def _failure(failure: problems.Failure) -> Iterator[RenderableType]:
@@ -485,9 +485,9 @@ def _failure(failure: problems.Failure) -> Iterator[RenderableType]:
         yield indented(Text(f"| {one_line(line)}", style="dim", no_wrap=True, overflow="ellipsis"))
 
 
-MOST_ADVICE = 4
-MOST_STATEMENTS = 6
-MOST_FINDINGS = 12
+MAX_ADVICE = 4
+MAX_STATEMENTS = 6
+MAX_FINDINGS = 12
 
 
 def statements_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
@@ -496,11 +496,11 @@ def statements_section(results: CampaignResults, width: int) -> Iterator[Rendera
         return
     failed = problems.failed_statements(results)
     yield heading("Other findings")
-    for finding in failed[:MOST_STATEMENTS]:
+    for finding in failed[:MAX_STATEMENTS]:
         word = problems.word_of(finding)
         yield hanging(f"{problems.MARKS[word]} ", f"{word}: {finding.text} [{finding.id}]", STATEMENT_STYLES[finding.verdict])
         yield from _advice(finding, set())
-    yield from more(len(failed) - MOST_STATEMENTS)
+    yield from more(len(failed) - MAX_STATEMENTS)
     for verdict, kinds in ((Verdict.INCONCLUSIVE, problems.open_kinds(results)), (Verdict.PASS, problems.holding_kinds(results))):
         if kinds:
             word = problems.WORDS[verdict]
@@ -510,18 +510,18 @@ def statements_section(results: CampaignResults, width: int) -> Iterator[Rendera
 
 HEADLINE_STYLES = {Status.GOOD: "bold green", Status.BAD: "bold red", Status.OPEN: "bold yellow", Status.UNKNOWN: "bold"}
 # Two columns fit beside one another from here on.
-LEAST_BESIDE = 60
-MOST_HEADLINE_LINES = 2
+MIN_BESIDE = 60
+MAX_HEADLINE_LINES = 2
 
 
 def headline_lines(results: CampaignResults, width: int) -> list[RenderableType]:
     """One line or two for each part: its word, in its colour, and the facts beside it."""
     parts = headline(results)
-    wide = max(len(part.word) for part in parts) + 2 if width >= LEAST_BESIDE else 0
+    wide = max(len(part.word) for part in parts) + 2 if width >= MIN_BESIDE else 0
     lines: list[RenderableType] = []
     for part in parts:
         word = part.word.ljust(wide) if wide else f"{part.word}: "
-        for at, line in enumerate(clipped(f"{'' if wide else word}{part.text}", width - wide, MOST_HEADLINE_LINES)):
+        for at, line in enumerate(clipped(f"{'' if wide else word}{part.text}", width - wide, MAX_HEADLINE_LINES)):
             start = (" " * wide if at else word) if wide else ""
             shown = Text.assemble((start, HEADLINE_STYLES[part.status]), line)
             if not wide and not at:
@@ -573,18 +573,18 @@ def verdict_section(results: CampaignResults, width: int) -> Iterator[Renderable
 
 def _shown_findings(findings: tuple[Finding, ...]) -> list[Finding]:
     """All in their order; of too many, those that decide the verdict."""
-    if len(findings) <= MOST_FINDINGS:
+    if len(findings) <= MAX_FINDINGS:
         return list(findings)
     order = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
-    return sorted(findings, key=lambda finding: order.index(finding.verdict))[:MOST_FINDINGS]
+    return sorted(findings, key=lambda finding: order.index(finding.verdict))[:MAX_FINDINGS]
 
 
 def _advice(finding: Finding, shown: set[str]) -> Iterator[RenderableType]:
     """Advice that another criterion above shows is not repeated."""
     fresh = [advice for advice in finding.advice if advice.text not in shown]
     shown.update(advice.text for advice in fresh)
-    for advice in fresh[:MOST_ADVICE]:
+    for advice in fresh[:MAX_ADVICE]:
         yield indented(hanging("try: ", advice.text, "bold"))
-    yield from map(indented, more(len(fresh) - MOST_ADVICE))
+    yield from map(indented, more(len(fresh) - MAX_ADVICE))
     if len(fresh) < len(finding.advice):
         yield Text("  try: as above")

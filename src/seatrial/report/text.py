@@ -107,7 +107,7 @@ def can_encode(text: str, encoding: str) -> bool:
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "
 # One of the eight levels is then about half a per cent; smaller differences do not matter in a step.
-LEAST_SPAN_RATIO = 0.05
+MIN_SPAN_RATIO = 0.05
 
 
 def sparkline(values: Sequence[float | None], columns: int, *, low: float | None = None, high: float | None = None) -> str:
@@ -140,9 +140,9 @@ def extremes(values: Sequence[float | None]) -> tuple[float, float] | tuple[None
 
 
 def _scale(low: float, high: float) -> tuple[float, float]:
-    """At least LEAST_SPAN_RATIO wide, so that values that hardly differ are drawn at one height."""
+    """At least MIN_SPAN_RATIO wide, so that values that hardly differ are drawn at one height."""
     centre = (low + high) / 2
-    reach = max(high - low, abs(centre) * LEAST_SPAN_RATIO) / 2
+    reach = max(high - low, abs(centre) * MIN_SPAN_RATIO) / 2
     return (centre - reach, centre + reach) if reach else (low - 1.0, high + 1.0)
 
 
@@ -152,7 +152,7 @@ def _block(value: float, bottom: float, top: float) -> str:
 
 
 # The interval of two runs that disagree may be many times as wide as the means are apart; drawn whole it would hide them.
-MOST_MARGIN_RATIO = 1.0
+MAX_MARGIN_RATIO = 1.0
 SMALLEST_SPAN_RATIO = 0.02
 
 
@@ -175,7 +175,7 @@ def common_scale(estimates: Sequence[Estimate | None]) -> Scale | None:
     if not known:
         return None
     means = [estimate.mean for estimate in known]
-    reach = max(max(means) - min(means), max(means) * SMALLEST_SPAN_RATIO) * MOST_MARGIN_RATIO
+    reach = max(max(means) - min(means), max(means) * SMALLEST_SPAN_RATIO) * MAX_MARGIN_RATIO
     low = max(min(estimate.low or estimate.mean for estimate in known), min(means) - reach)
     high = min(max(estimate.high or estimate.mean for estimate in known), max(means) + reach)
     if high <= low:

@@ -40,7 +40,7 @@ ERRORS_FILE = re.compile(r"\.err$|\.e\d+$|stderr", re.IGNORECASE)
 # `slurm-4711.out`, `slurm-4711_3.out` of an array, `train-4711.err` (%x-%j), `train.o4711` of PBS. A short number behind another name may
 # be that of a rank or a node.
 JOB_NUMBER = re.compile(r"^slurm-(\d+(?:_\d+)?)\.\w+$|(?<!rank)(?<!node)(?<!task)[-_.](\d{3,})\.(?:out|err)$|\.[eo](\d+)$", re.IGNORECASE)
-MOST_JOBS_NAMED = 3
+MAX_JOBS_NAMED = 3
 # Parts of a name that tell the files of one job apart: the stream, and a rank, node or host with all that is behind it.
 STREAM = re.compile(r"(?<![a-z])(?:std)?(?:out|err)(?:put|ors?)?(?![a-z])")
 MEMBER = re.compile(r"(?<![a-z])(?:local_?|global_?)?(?:rank|node|host|task|worker|master|launcher|pod|replica|proc|gpu)s?(?![a-z]{2}).*")
@@ -143,7 +143,7 @@ def _with_short_files(found: Diagnosis, files: Sequence[LogFile], reader: LogRea
         for file in files
         if file.name in short
     ]
-    return _cannot_tell(found, join_names(ends, MOST_JOBS_NAMED)) if ends else found
+    return _cannot_tell(found, join_names(ends, MAX_JOBS_NAMED)) if ends else found
 
 
 def _with_progress(found: Diagnosis, unfinished: tuple[int, int] | None) -> Diagnosis:
@@ -202,7 +202,7 @@ def _refuse_several_jobs(files: Sequence[LogFile]) -> None:
         if match := JOB_NUMBER.search(file.path.name):
             jobs.setdefault(next(number for number in match.groups() if number), file.name)
     if len(jobs) > 1:
-        named = join_names([f"{job} ({name})" for job, name in jobs.items()], MOST_JOBS_NAMED)
+        named = join_names([f"{job} ({name})" for job, name in jobs.items()], MAX_JOBS_NAMED)
         raise UsageError(f"these are the logs of {len(jobs)} jobs, {named}: name the files of one")
 
 
@@ -210,7 +210,7 @@ def _refuse_unnumbered_jobs(trained: Sequence[LogFile]) -> None:
     """The same where the names of files with steps differ in more than the rank, the node or the stream."""
     jobs = {file.job: file.name for file in reversed(trained) if file.job}
     if len(jobs) > 1:
-        named = join_names(sorted(jobs.values()), MOST_JOBS_NAMED)
+        named = join_names(sorted(jobs.values()), MAX_JOBS_NAMED)
         raise UsageError(f"these may be the logs of {len(jobs)} jobs, {named}: name the files of one")
 
 

@@ -60,7 +60,7 @@ class TimeoutProtocol(H11Protocol):
     def _make_room(self) -> None:
         is_open = [one for one in self.connections if isinstance(one, TimeoutProtocol) and not one.transport.is_closing()]
         idle = [one for one in is_open if one is not self and not one._has_request()]
-        if len(is_open) > MOST_CONNECTIONS and idle:
+        if len(is_open) > MAX_CONNECTIONS and idle:
             min(idle, key=lambda one: one._begun_m).transport.close()
 
     def _has_request(self) -> bool:
@@ -85,9 +85,9 @@ class TimeoutProtocol(H11Protocol):
 
 HOST = "127.0.0.1"
 # A browser has six connections open, and a few people have a browser each; the rest is for requests that are refused.
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 # Requests that are answered at the same time; connections alone never come near it.
-MOST_REQUESTS = 2 * MOST_CONNECTIONS
+MAX_REQUESTS = 2 * MAX_CONNECTIONS
 SHUTDOWN_S = 1
 
 
@@ -114,7 +114,7 @@ def open_listener(port: int = 0) -> Listener:
         # What a server that ended a moment ago has left behind does not keep its port.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((HOST, port))
-        listening.listen(MOST_CONNECTIONS)
+        listening.listen(MAX_CONNECTIONS)
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
@@ -145,7 +145,7 @@ def server_for(app: ASGIApp) -> uvicorn.Server:
         ws="none",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_REQUESTS,
+        limit_concurrency=MAX_REQUESTS,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     return uvicorn.Server(config)

@@ -21,8 +21,8 @@ NOT_RUN = None
 PASS, FAIL, UNDECIDED, NOT_TESTED = "PASS", "FAIL", "INCONCLUSIVE", "NOT TESTED"
 NO_SPEED = "a small model on a CPU: its speed is no result"
 ONE_RANK = "a single rank exchanges no gradients"
-LEAST_RATIO = 100.0
-MOST_HOST_SHARE = 0.5
+MIN_RATIO = 100.0
+MAX_HOST_SHARE = 0.5
 RATIO = re.compile(r"v2_performance_improvement: (.*ratio [\d.]+x.*)")
 RATIO_TEST = "test_performance_guards.py::test_v2_performance_improvement"
 # As pytest sums up each test; a skipped one is named by its file alone.
@@ -269,7 +269,7 @@ def _audited(calls: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
 
 def _v2_ratio(target: Target) -> Row:
     """By the test itself, which compares the ratio as it was measured."""
-    row = _tests_row(target, "v2", "ours", f"selection v2 at least {LEAST_RATIO:.0f} times v1 on a GPU", RATIO_TEST)
+    row = _tests_row(target, "v2", "ours", f"selection v2 at least {MIN_RATIO:.0f} times v1 on a GPU", RATIO_TEST)
     ratio = RATIO.search(target.log("v2").read_text(encoding="utf-8", errors="replace")) if row.file else None
     if ratio is None and row.status == PASS:
         return replace(row, status=FAIL, found="the test printed no ratio")
@@ -277,7 +277,7 @@ def _v2_ratio(target: Target) -> Row:
 
 
 def _profile(target: Target) -> Row:
-    title = f"the host's share of a step at most {MOST_HOST_SHARE:.0%}, {STAGE} present"
+    title = f"the host's share of a step at most {MAX_HOST_SHARE:.0%}, {STAGE} present"
     reason = _not_run(target, "nvtx")
     for attempt in attempts(target, "nvtx"):
         path = attempt.folder / "profile_summary.txt"
@@ -288,7 +288,7 @@ def _profile(target: Target) -> Row:
         found = f"{share[0] if share else 'no host share'}; {STAGE} {'present' if STAGE in text else 'missing'}; top frame {frame}"
         if target.cpu:
             return Row(source="ours", criterion=title, status=NOT_TESTED, found=f"no GPU ({found})", file=str(path))
-        passed = share is not None and float(share[1]) <= 100 * MOST_HOST_SHARE and STAGE in text
+        passed = share is not None and float(share[1]) <= 100 * MAX_HOST_SHARE and STAGE in text
         return Row(source="ours", criterion=title, status=PASS if passed else FAIL, found=found, file=str(path))
     return Row(source="ours", criterion=title, status=NOT_TESTED if reason else FAIL, found=reason or "the run left no profile_summary.txt")
 

@@ -18,7 +18,7 @@ from seatrial.core.text import join_names
 from seatrial_runbooks.stage1.leak_series import Cells, HostFile, Points, read_host_file, read_points
 
 LEVELS_ABOVE = 3
-MOST_NAMED = 8
+MAX_NAMED = 8
 NO_MANIFEST = "no run_manifest.tsv above it: its columns stay empty"
 
 
@@ -192,9 +192,9 @@ def _shown(folder: Path, typed: Path) -> str:
 def _instead(path: Path) -> str:
     if path.is_dir():
         if campaigns := sorted(child.parent.name for child in path.glob("*/run_manifest.tsv")):
-            return f"campaigns in it: {join_names(campaigns, MOST_NAMED)}"
+            return f"campaigns in it: {join_names(campaigns, MAX_NAMED)}"
         if runs := _runs_inside(path):
-            return f"runs in it: {join_names(runs, MOST_NAMED)}"
+            return f"runs in it: {join_names(runs, MAX_NAMED)}"
         return "give the OUTPUT_ROOT folder, or one run in it"
     if path.exists():
         return "it is a file; give its folder"

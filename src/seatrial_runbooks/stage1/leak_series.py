@@ -83,8 +83,8 @@ T = TypeVar("T")
 
 WARM_UP_PARTS = 5
 TAIL_PARTS = 10
-LEAST_VALUES = 10
-LEAST_SPAN_S = 60.0
+MIN_VALUES = 10
+MIN_SPAN_S = 60.0
 S_PER_MIN = 60.0
 
 
@@ -123,11 +123,11 @@ def head_and_tail(values: Sequence[float]) -> tuple[float, float]:
 def growth(samples: Sequence[Sample]) -> Growth:
     """Least-squares slope and drift after the warm-up."""
     left = after_warm_up(sorted(samples))
-    if len(left) < LEAST_VALUES:
-        return Growth(len(left), problem=f"{len(left)} samples after the warm-up, at least {LEAST_VALUES} are needed")
+    if len(left) < MIN_VALUES:
+        return Growth(len(left), problem=f"{len(left)} samples after the warm-up, at least {MIN_VALUES} are needed")
     span_s = left[-1][0] - left[0][0]
-    if span_s < LEAST_SPAN_S:
-        problem = f"the samples after the warm-up span {span_s:.0f} s, at least {LEAST_SPAN_S:.0f} s are needed"
+    if span_s < MIN_SPAN_S:
+        problem = f"the samples after the warm-up span {span_s:.0f} s, at least {MIN_SPAN_S:.0f} s are needed"
         return Growth(len(left), problem=problem)
     times, values = zip(*left, strict=True)
     head, tail = head_and_tail(values)
@@ -165,7 +165,7 @@ def _samples_by_gpu(rows: Sequence[Cells]) -> dict[str, list[Sample]]:
     return samples
 
 
-LEAST_PROCESSES = 10
+MIN_PROCESSES = 10
 OURS = "our layout (rss_kib, train_proc_count)"
 DRIVER = "the driver's layout (rss_kib)"
 HAND_MADE = "the hand-made sampler's layout (train_rss_kib)"
@@ -229,11 +229,11 @@ def _while_training(samples: Sequence[HostSample]) -> tuple[list[HostSample], st
     counts = Counter(int(sample.proc_count) for sample in samples if sample.proc_count is not None and sample.proc_count > 0)
     if not counts:
         return [], "no sample has a training process; "
-    if max(counts) >= LEAST_PROCESSES:
-        least, which = LEAST_PROCESSES, f"from the first to the last sample with {LEAST_PROCESSES} or more processes, "
+    if max(counts) >= MIN_PROCESSES:
+        least, which = MIN_PROCESSES, f"from the first to the last sample with {MIN_PROCESSES} or more processes, "
     else:
         least = min(counts, key=lambda count: (-counts[count], count))
-        which = f"never {LEAST_PROCESSES} processes, so from the first to the last sample with the usual {least}, "
+        which = f"never {MIN_PROCESSES} processes, so from the first to the last sample with the usual {least}, "
     times = [sample.t for sample in samples if sample.proc_count is not None and sample.proc_count >= least]
     return [sample for sample in samples if min(times) <= sample.t <= max(times)], which
 
@@ -304,8 +304,8 @@ def iter_drift(points: Sequence[Point], source: str) -> Series:
         return Series(note=f"iter: no figures: {source} has no timing points of this run")
     left = after_warm_up(values)
     head_ms, tail_ms = head_and_tail(left)
-    if len(left) < LEAST_VALUES:
-        note = f"iter: {source}: no drift: {len(left)} timing points after the warm-up, at least {LEAST_VALUES} are needed"
+    if len(left) < MIN_VALUES:
+        note = f"iter: {source}: no drift: {len(left)} timing points after the warm-up, at least {MIN_VALUES} are needed"
         return Series(note=note, tail_ms=tail_ms)
     drift_pct = (tail_ms / head_ms - 1) * 100
     return Series(note=f"iter: {source}: {len(left)} timing points after the warm-up", figures={"iter_drift": drift_pct}, tail_ms=tail_ms)

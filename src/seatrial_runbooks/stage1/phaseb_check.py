@@ -42,7 +42,7 @@ from seatrial_runbooks.stage1.platform_jitter import PlatformJitter, platform_ji
 
 RATIO, ITER_P50, TELEMETRY_EMPTY = "iter_p90_over_p50", "last_iter_ms_p50", "gpu_telemetry_empty_flag"
 NOT_ENFORCED = 1.0
-LEAST_FOR_CV = 2
+MIN_FOR_CV = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ def group_check(group: str, manifests: Manifests, thresholds: Thresholds) -> Gro
         ratio_median=statistics.median(ratios) if ratios else None,
         ratio_max=max(ratios, default=None),
         iter_p50_ms=statistics.fmean(iters_ms) if iters_ms else None,
-        iter_p50_cv=statistics.stdev(iters_ms) / statistics.fmean(iters_ms) if len(iters_ms) >= LEAST_FOR_CV else None,
+        iter_p50_cv=statistics.stdev(iters_ms) / statistics.fmean(iters_ms) if len(iters_ms) >= MIN_FOR_CV else None,
         telemetry_empty_ratio=empty.count(True) / len(empty) if empty and None not in empty else None,
     )
     jitter = [(row, platform_jitter(manifests.path.parent, row.run, row.attempt)) for row in counted]

@@ -37,7 +37,7 @@ from seatrial.records.plan import TimingSpec
 from seatrial_runbooks.stage1.leak_inputs import RunFinder
 from seatrial_runbooks.stage1.leak_series import Cells, Sample, read_table
 
-MOST_PCT = 100.0
+MAX_PCT = 100.0
 SIMULTANEOUS = 0.5
 """Of an interval: samples of two GPUs nearer than this count as simultaneous."""
 
@@ -118,7 +118,7 @@ def utilisation(rows: Sequence[Cells]) -> dict[str, list[Sample]]:
     samples: dict[str, list[Sample]] = {}
     for row in rows:
         at, util = number(row.get("epoch_sec")), number(row.get("util_gpu_pct"))
-        if at is not None and util is not None and 0 <= util <= MOST_PCT:
+        if at is not None and util is not None and 0 <= util <= MAX_PCT:
             samples.setdefault(row.get("gpu_index", ""), []).append((at, util))
     return {gpu: sorted(own) for gpu, own in sorted(samples.items()) if max(util for _, util in own) > IDLE_PCT}
 

@@ -239,7 +239,7 @@ def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[
 
 AB, SWEEP, BOTH = "ab", "sweep", "both"
 NO_CHECKPOINT = "none"
-MOST_REPEATS = 10_000
+MAX_REPEATS = 10_000
 # The trainer's own default for the manifest; read here so that the tables and the run's hash include it.
 MANIFEST_VARIABLE = "LIBRISPEECH_MANIFEST_PATH"
 ATTENTION = one_of("auto", "eager", "sdpa", "flash_attention_2")
@@ -339,7 +339,7 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
             "HOSTFILE", "", PATH, "place.hostfile", "Run on the hosts of this file (`host slots=n` lines); on all of them without INCLUDE."
         ),
         Variable("WORLD_SIZE", "0", NOT_NEGATIVE, "place.ranks", "Ranks; 0 counts the GPUs of INCLUDE, or the slots of HOSTFILE."),
-        Variable("REPEATS", "3", whole(1, MOST_REPEATS), "repeats", "Runs of each group."),
+        Variable("REPEATS", "3", whole(1, MAX_REPEATS), "repeats", "Runs of each group."),
         Variable("MAX_STEPS", "5000", POSITIVE, "steps", "Number of the last step: steps 0 to MAX_STEPS run, one more than this."),
         Variable("ORDER", "nested", one_of("nested", "interleaved"), "order", "nested (ab in rounds) or interleaved in shuffled rounds."),
         Variable(

@@ -19,7 +19,7 @@ from seatrial_workloads.common.effective import AS_REQUESTED, Choice
 ALL, NONE, EQUAL = "all", "none", "equal"
 # `true` and `false` are how earlier versions wrote them.
 WORDS = {"all": ALL, "true": ALL, "none": NONE, "false": NONE, "equal": EQUAL}
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 def read_fast_paths(value: bool | str, parts: Sequence[str]) -> str:
@@ -108,7 +108,7 @@ def equal_parts(groups: Mapping[str, Any], parts: Sequence[str], excluded_parts:
     # Parts that one group excludes for one reason are named together.
     by_reason: dict[str, list[str]] = {}
     for part in parts:
-        reasons = (f"{reason} ({join_names(names, MOST_NAMED)})" for reason, names in excluded.get(part, {}).items())
+        reasons = (f"{reason} ({join_names(names, MAX_NAMED)})" for reason, names in excluded.get(part, {}).items())
         if part in excluded:
             by_reason.setdefault("; ".join(reasons), []).append(part)
     without = "".join(f". Without {', '.join(names)}: {reason}" for reason, names in by_reason.items())

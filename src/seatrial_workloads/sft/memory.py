@@ -62,7 +62,7 @@ from seatrial_workloads.sft.fast import (
 from seatrial_workloads.sft.settings import Settings
 from seatrial_workloads.sft.shapes import Shape, UnknownShape, model_shape
 
-MOST_RANKS = 64
+MAX_RANKS = 64
 # How attention is computed: by a kernel that keeps no scores, without a mask or with one; by matrices, as torch does where no kernel takes
 # fp32 with fewer key heads than query heads; by transformers' own matrices.
 KERNEL, MASKED, MATRICES, EAGER = "kernel", "masked", "matrices", "eager"
@@ -154,7 +154,7 @@ def remedies(settings: Settings, *, world_size: int) -> Iterator[Remedy]:
         for chosen in itertools.combinations(changes, number):
             yield Remedy(settings={key: value for change in chosen for key, value in change.items()})
     ranks = 2 * world_size
-    while ranks <= MOST_RANKS:
+    while ranks <= MAX_RANKS:
         yield Remedy(settings={"strategy": "fsdp"}, world_size=ranks)
         ranks *= 2
 

@@ -38,9 +38,9 @@ NUM_WORDS, WORD_LENGTH = 64, 8
 # Rows of validation text, which no training reaches.
 VALIDATION_OFFSET = 1 << 40
 # Documents read in search of validation text.
-MOST_SEARCHED = 200_000
+MAX_SEARCHED = 200_000
 # Of a loader timeout, for what comes last.
-LEAST_LEFT_S = 0.1
+MIN_LEFT_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ class PackedDocuments:
         begins: list[int] = []
         per_batch = self._rows * self._length
         for number, text in enumerate(self._source.read(0, 1)):
-            if len(tokens) >= num_batches * per_batch or number >= MOST_SEARCHED:
+            if len(tokens) >= num_batches * per_batch or number >= MAX_SEARCHED:
                 break
             if is_validation(text):
                 begins.append(len(tokens))
@@ -213,7 +213,7 @@ def within(timeout_s: float, act: Callable[[], Result], what: str, advice: str =
 
     threading.Thread(target=run, name="opening", daemon=True).start()
     try:
-        result, error = results.get(timeout=max(timeout_s - spent_s, LEAST_LEFT_S))
+        result, error = results.get(timeout=max(timeout_s - spent_s, MIN_LEFT_S))
     except queue.Empty:
         raise StartupError(f"{what} took longer than {timeout_s:g} s (loader_timeout_s, --loader-timeout): {advice}") from None
     if error is not None:
@@ -250,7 +250,7 @@ class Text:
             batches = never()
         self._prefetcher = Prefetcher(batches, settings.prefetch, pin=ranks.device.type == "cuda")
         try:
-            self._waiting = [self._prefetcher.take(max(settings.loader_timeout_s - self.opened_in_s, LEAST_LEFT_S))]
+            self._waiting = [self._prefetcher.take(max(settings.loader_timeout_s - self.opened_in_s, MIN_LEFT_S))]
         except TimeoutError:
             raise StartupError(
                 f"no batch of {settings.dataset} within {settings.loader_timeout_s:g} s (loader_timeout_s, --loader-timeout), "

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.analyse.eta_replay import MOST_POINTS, cut_blocks, eta_points, eta_quality, run_length_s
+from seatrial.analyse.eta_replay import MAX_POINTS, cut_blocks, eta_points, eta_quality, run_length_s
 from seatrial.analyse.measure import measure_run
 from seatrial.records.eta import EtaEstimator, EtaPoint
 from seatrial.records.eta_model import MEDIAN_SQUARE, split_marks
@@ -119,7 +119,7 @@ def test_what_the_script_printed_are_the_points() -> None:
 
 def test_points_beyond_a_few_hundred_are_thinned() -> None:
     points = eta_points(factory.steps_of([100.0] * 1200), NO_PAUSES, spec(steps=1200, log_every=1))
-    assert 300 < len(points) <= MOST_POINTS
+    assert 300 < len(points) <= MAX_POINTS
 
 
 def test_a_measured_run_has_points_quality_and_the_seeds_columns() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from seatrial.analyse.gpu_throttling import LEAST_CLOCK_SAMPLES, clock_causes, gpu_causes
+from seatrial.analyse.gpu_throttling import MIN_CLOCK_SAMPLES, clock_causes, gpu_causes
 from seatrial.analyse.telemetry_summary import WindowSpan
 from seatrial.records.measure import JitterCause
 from seatrial.records.telemetry import GPUS_A_HOST
@@ -81,8 +81,8 @@ def test_a_healthy_card_touches_its_power_limit_now_and_then_and_is_never_too_ho
 
 
 def test_of_few_samples_nothing_is_found() -> None:
-    assert causes(rows(*["sw_thermal_slowdown"] * (LEAST_CLOCK_SAMPLES - 1))) == []
-    assert len(causes(rows(*["sw_thermal_slowdown"] * LEAST_CLOCK_SAMPLES))) == 1
+    assert causes(rows(*["sw_thermal_slowdown"] * (MIN_CLOCK_SAMPLES - 1))) == []
+    assert len(causes(rows(*["sw_thermal_slowdown"] * MIN_CLOCK_SAMPLES))) == 1
 
 
 def test_the_gpu_that_shows_it_most_represents_all() -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.stats import mannwhitneyu
 
 from seatrial.analyse.statistics import (
-    MOST_SLOPE_POINTS,
+    MAX_SLOPE_POINTS,
     Difference,
     batch_series,
     bootstrap_ratio,
@@ -251,8 +251,8 @@ def test_equal_values_are_no_slope() -> None:
 
 
 def test_long_courses_are_made_short() -> None:
-    at, values = batch_series(np.arange(1001.0), np.arange(1001.0), MOST_SLOPE_POINTS)
-    assert len(at) == len(values) <= MOST_SLOPE_POINTS
+    at, values = batch_series(np.arange(1001.0), np.arange(1001.0), MAX_SLOPE_POINTS)
+    assert len(at) == len(values) <= MAX_SLOPE_POINTS
     assert values[-1] == 997.5
 
 

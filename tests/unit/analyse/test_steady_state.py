@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from seatrial.analyse.steady_state import (
-    LEAST_STEPS,
+    MIN_STEPS,
     ClockJump,
     CountedSteps,
     any_grid,
@@ -94,7 +94,7 @@ def test_warm_up_ends_after_the_last_slow_step_among_the_leading_ones(slow: dict
     found = find_steady_state(times)
     assert found.warmup == warmup
     assert times[found.warmup :].mean() == 100.0
-    assert found.steady is (count - warmup >= LEAST_STEPS)
+    assert found.steady is (count - warmup >= MIN_STEPS)
 
 
 @pytest.mark.parametrize(("slow_at", "count"), [(11, 60), (50, 60), (101, 2000), (7, 13)])
@@ -187,7 +187,7 @@ def test_never_more_than_half_is_cut(times: np.ndarray) -> None:
     assert 0 <= found.warmup <= len(times) / 2
     assert found.steady or found.reason
     if found.steady:
-        assert len(times) - found.warmup >= LEAST_STEPS
+        assert len(times) - found.warmup >= MIN_STEPS
 
 
 @settings(max_examples=30, deadline=None)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from seatrial.analyse.step_jitter import GAP_WEIGHT, LEAST_INTERVALS, LEAST_STEPS, data_causes, find_jitter_causes, gap_causes, host_causes
+from seatrial.analyse.step_jitter import GAP_WEIGHT, MIN_INTERVALS, MIN_STEPS, data_causes, find_jitter_causes, gap_causes, host_causes
 from seatrial.analyse.telemetry_summary import WindowSpan
 from seatrial.records.attempt import StepTables
 from seatrial.records.measure import JitterCause, Straggler, StragglerVerdict, Window
@@ -173,11 +173,11 @@ def test_slow_steps_that_did_not_wait_are_not_the_datas() -> None:
 
 
 def test_a_wait_in_every_step_from_a_share_on() -> None:
-    found = found_data_causes(waiting([30.0] * LEAST_STEPS, work_ms=170.0))["data_wait"]
+    found = found_data_causes(waiting([30.0] * MIN_STEPS, work_ms=170.0))["data_wait"]
     assert found.numbers == {"wait_ms": 30.0, "step_ms": 200.0, "share": 0.15} and found.strength == 0.15
     assert found.text in SENTENCES
-    assert found_data_causes(waiting([29.0] * LEAST_STEPS, work_ms=171.0)) == {}
-    assert found_data_causes(waiting([30.0] * (LEAST_STEPS - 1), work_ms=70.0)) == {}, "too few steps"
+    assert found_data_causes(waiting([29.0] * MIN_STEPS, work_ms=171.0)) == {}
+    assert found_data_causes(waiting([30.0] * (MIN_STEPS - 1), work_ms=70.0)) == {}, "too few steps"
     assert found_data_causes(waiting([0.0] * 60)) == {} == found_data_causes(steps_of([100.0] * 60))
 
 
@@ -313,7 +313,7 @@ def test_no_look_at_all_is_one_gap() -> None:
     [
         (TelemetryTables(), WindowSpan(first_t=0.0, last_t=20.0)),
         (TelemetryTables(gpu=looks(*range(0, 21, 2))), WindowSpan(first_t=0.0, last_t=20.0)),
-        (TelemetryTables(gpu=looks(0.0, 5.0)), WindowSpan(first_t=0.0, last_t=LEAST_INTERVALS - 0.5)),
+        (TelemetryTables(gpu=looks(0.0, 5.0)), WindowSpan(first_t=0.0, last_t=MIN_INTERVALS - 0.5)),
         (TelemetryTables(gpu=looks(*range(98), 100)), WindowSpan(first_t=0.0, last_t=100.0)),
     ],
 )
@@ -322,7 +322,7 @@ def test_nothing_of_no_table_of_two_intervals_of_a_short_window_and_of_little_lo
 
 
 def test_the_least_window_and_the_least_loss_are_reported() -> None:
-    assert len(found_gap_causes(TelemetryTables(gpu=looks(0.0, 4.0)), WindowSpan(first_t=0.0, last_t=float(LEAST_INTERVALS)))) == 1
+    assert len(found_gap_causes(TelemetryTables(gpu=looks(0.0, 4.0)), WindowSpan(first_t=0.0, last_t=float(MIN_INTERVALS)))) == 1
     # 2.5 s late in 30 s of a window, of which one interval is as it should be: 1.5 s, one in twenty.
     every = [at / 2 for at in range(51)] + [27.5, 28.0, 28.5, 29.0, 29.5, 30.0]
     (found,) = found_gap_causes(TelemetryTables(gpu=looks(*every)), WindowSpan(first_t=0.0, last_t=30.0))

@@ -13,7 +13,7 @@ from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.report.markdown_sections import LOG_LINES as LOG_LINES_troubles
 from seatrial.report.markdown_sections import failures_section as failures_section_troubles
-from seatrial.report.terminal_sections import MOST_CAUTIONS, MOST_FAILURES, cautions_section, failures_section
+from seatrial.report.terminal_sections import MAX_CAUTIONS, MAX_FAILURES, cautions_section, failures_section
 from seatrial.report.view.campaign import shown_cautions
 from seatrial.report.view.problems import RUN_AGAIN, WHAT_FITS, failures
 from tests.unit.report import factory
@@ -80,14 +80,14 @@ def warned_of(count: int) -> CampaignResults:
 
 
 def test_of_many_causes_the_rest_is_counted() -> None:
-    found = lines(failures_section(failed(MOST_FAILURES + 2), 100))
-    assert sum(line.startswith("x ") for line in found) == MOST_FAILURES
+    found = lines(failures_section(failed(MAX_FAILURES + 2), 100))
+    assert sum(line.startswith("x ") for line in found) == MAX_FAILURES
     assert found[-1] == "and 2 more causes: see the summary"
 
 
 def test_of_many_cautions_the_rest_is_counted() -> None:
-    assert lines(cautions_section(warned_of(MOST_CAUTIONS), 100))[-1] == f"! Beware of {MOST_CAUTIONS - 1}."
-    assert lines(cautions_section(warned_of(MOST_CAUTIONS + 1), 100))[-1] == "and 1 more: see the summary"
+    assert lines(cautions_section(warned_of(MAX_CAUTIONS), 100))[-1] == f"! Beware of {MAX_CAUTIONS - 1}."
+    assert lines(cautions_section(warned_of(MAX_CAUTIONS + 1), 100))[-1] == "and 1 more: see the summary"
 
 
 def failed_troubles(*tails: tuple[str, ...], telling: tuple[str, ...] = ()) -> CampaignResults:

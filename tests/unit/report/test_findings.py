@@ -15,7 +15,7 @@ from seatrial.records.verdict import Advice, Baseline, CampaignVerdict, Criterio
 from seatrial.report.markdown import summary_md
 from seatrial.report.markdown_sections import findings_list
 from seatrial.report.terminal import print_report
-from seatrial.report.terminal_sections import MOST_ADVICE, MOST_FINDINGS, verdict_section
+from seatrial.report.terminal_sections import MAX_ADVICE, MAX_FINDINGS, verdict_section
 from seatrial.report.view.problems import (
     TracedNumber,
     failed_statements,
@@ -187,11 +187,11 @@ def judged(*findings: Finding, said: tuple[Finding, ...] = (), partial: bool = F
 
 
 def test_of_much_advice_the_rest_is_counted() -> None:
-    found = lines(verdict_section(judged(finding(1, Verdict.FAIL, *(f"way {at}" for at in range(MOST_ADVICE + 2)))), 100))
+    found = lines(verdict_section(judged(finding(1, Verdict.FAIL, *(f"way {at}" for at in range(MAX_ADVICE + 2)))), 100))
     assert "  and 2 more: see the summary" in found
 
 
 def test_of_many_criteria_those_that_decide_are_shown() -> None:
-    many = [finding(at, Verdict.PASS) for at in range(MOST_FINDINGS)]
+    many = [finding(at, Verdict.PASS) for at in range(MAX_FINDINGS)]
     found = lines(verdict_section(judged(*many, finding(99, Verdict.FAIL)), 100))
     assert found[3] == "x [99] Finding 99." and "and 1 more criteria: see the summary" in found

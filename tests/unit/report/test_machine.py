@@ -28,7 +28,7 @@ from seatrial.report.terminal_sections import hosts_section as hosts_section_hos
 from seatrial.report.view.campaign import all_cautions
 from seatrial.report.view.machine import (
     ALL_SHOWN,
-    MOST_RECORDS,
+    MAX_RECORDS,
     SMOKE,
     TELEMETRY_EXPLAINED,
     clock_text,
@@ -318,8 +318,8 @@ def smoke(count: int) -> CampaignResults:
 
 
 def test_of_many_runs_the_first_are_shown() -> None:
-    _, table, left_out, _ = smoke_section(smoke(MOST_RECORDS + 2))
-    assert table.splitlines()[0].count("smoke_r") == MOST_RECORDS and left_out == "2 more runs are left out here: `summary.json` has them."
+    _, table, left_out, _ = smoke_section(smoke(MAX_RECORDS + 2))
+    assert table.splitlines()[0].count("smoke_r") == MAX_RECORDS and left_out == "2 more runs are left out here: `summary.json` has them."
 
 
 def sampled(results: CampaignResults, *figures: dict[str, Scalar]) -> CampaignResults:

@@ -13,7 +13,7 @@ from seatrial.records.caution import Caution
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
-from seatrial.report.markdown import MOST_CHARACTERS, summary_md
+from seatrial.report.markdown import MAX_CHARACTERS, summary_md
 from seatrial.report.markdown_sections import code_block, escape, limited_table, seed_sections, table
 from tests.facts import states
 from tests.unit.report import charted_factory, factory
@@ -45,7 +45,7 @@ def test_pictures_are_shown_where_they_are(tmp_path: Path) -> None:
 
 def test_a_thousand_runs_fit_a_comment() -> None:
     text = summary_md(charted_factory.many_groups(1000), OUT)
-    assert len(text) < MOST_CHARACTERS < GITHUB_TAKES
+    assert len(text) < MAX_CHARACTERS < GITHUB_TAKES
     assert states(text, "960 more rows", "`ranked_groups.csv`")
     assert states(text, "975 more rows", "`per_run_metrics.csv`")
     assert "Left out for length" not in text
@@ -66,7 +66,7 @@ def worst() -> CampaignResults:
 
 def test_what_is_too_long_all_the_same_is_left_out_and_named() -> None:
     text = summary_md(worst(), OUT)
-    assert len(text) <= MOST_CHARACTERS
+    assert len(text) <= MAX_CHARACTERS
     assert re.search(r"^Left out for length: .*(Failures|Cautions|Other findings)", text, re.MULTILINE)
     assert text.count("<details") == text.count("</details>")
     assert text.index("## FAIL") < text.index("## Ranking") < text.index("Left out for length")
@@ -76,7 +76,7 @@ def test_a_verdict_of_endless_text_is_cut_at_a_line() -> None:
     found = factory.results()
     endless = tuple(dataclasses.replace(found.verdict.findings[0], text=f"{at} " + "v" * 5000) for at in range(50))
     text = summary_md(dataclasses.replace(found, verdict=dataclasses.replace(found.verdict, findings=endless)), OUT)
-    assert len(text) <= MOST_CHARACTERS and "Cut here for length" in text
+    assert len(text) <= MAX_CHARACTERS and "Cut here for length" in text
     assert text.count("<details") == text.count("</details>")
 
 

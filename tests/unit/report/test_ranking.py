@@ -18,9 +18,9 @@ from seatrial.records.plan import SENTINEL
 from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.html.data import page_data
-from seatrial.report.markdown_sections import MOST_REASONS
+from seatrial.report.markdown_sections import MAX_REASONS
 from seatrial.report.markdown_sections import ranking_section as markdown_ranking
-from seatrial.report.terminal_sections import MOST_BARRED, ranking_section
+from seatrial.report.terminal_sections import MAX_BARRED, ranking_section
 from seatrial.report.view.campaign import (
     NOTE_TEXTS,
     ONLY_GROUP,
@@ -306,8 +306,8 @@ def test_axes_have_columns_only_where_the_table_still_fits() -> None:
 
 def test_who_cannot_win_and_why() -> None:
     assert "! mb8_nw2 cannot win: 1 of 2 runs failed" in lines(ranking_section(factory.results(), 100))
-    many = lines(ranking_section(barred(MOST_BARRED + 2), 100))
-    assert sum("cannot win: its runs failed" in line for line in many) == MOST_BARRED
+    many = lines(ranking_section(barred(MAX_BARRED + 2), 100))
+    assert sum("cannot win: its runs failed" in line for line in many) == MAX_BARRED
     assert "and 2 more that cannot win: see the summary" in many
 
 
@@ -323,8 +323,8 @@ def test_groups_with_one_reason_share_a_line() -> None:
 
 
 def test_of_many_reasons_the_rest_is_counted() -> None:
-    found = charted_factory.many_groups(MOST_REASONS + 4)
+    found = charted_factory.many_groups(MAX_REASONS + 4)
     places = [dataclasses.replace(place, reason=f"reason {place.rank}") for place in found.ranking.groups[1:]]
     many = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, groups=(found.ranking.groups[0], *places)))
     reasons = list(markdown_ranking(many))[3].splitlines()
-    assert len(reasons) == MOST_REASONS + 1 and reasons[-1] == "- and 4 more reasons: `ranked_groups.csv` has them"
+    assert len(reasons) == MAX_REASONS + 1 and reasons[-1] == "- and 4 more reasons: `ranked_groups.csv` has them"

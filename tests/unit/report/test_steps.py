@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.records.columns import PHASES, RANKS, STEP_TIMES, STEPS, Columns, RunCharts
 from seatrial.records.results import CampaignResults, MeasuredRun
-from seatrial.report.terminal_sections import MOST_DETAILED
+from seatrial.report.terminal_sections import MAX_DETAILED
 from seatrial.report.terminal_sections import startup_section as startup_section_shares
 from seatrial.report.terminal_sections import step_time_section as step_time_section_courses
 from seatrial.report.view import steps as module
@@ -177,8 +177,8 @@ def test_where_there_is_no_room_figures_are_alone() -> None:
 
 
 def test_of_many_groups_the_first_are_drawn_and_the_rest_counted() -> None:
-    found = lines(step_time_section_courses(charted_factory.many_groups(MOST_DETAILED + 3), 100))
-    assert len(found) == 1 + MOST_DETAILED + 1 and found[-1] == "and 3 more groups: see the summary"
+    found = lines(step_time_section_courses(charted_factory.many_groups(MAX_DETAILED + 3), 100))
+    assert len(found) == 1 + MAX_DETAILED + 1 and found[-1] == "and 3 more groups: see the summary"
 
 
 def started(**seconds: float) -> CampaignResults:

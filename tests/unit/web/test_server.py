@@ -252,7 +252,7 @@ def test_uvicorn_still_has_what_is_built_on() -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_idle_connections_are_closed_and_the_owner_is_let_in_again(short_wait: None, word: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_web, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(server_web, "MAX_CONNECTIONS", 4)
     with served() as client:
         client.enter()
         with connections(client, 6, word) as idle:

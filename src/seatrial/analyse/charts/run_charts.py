@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.analyse.charts.thinning import LEAST_POINTS, Floats, Mask, Places, cells, cells_with_marks, kept_places
+from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Mask, Places, cells, cells_with_marks, kept_places
 from seatrial.analyse.charts.timeline import FirstRank, Telemetry, counted_rows, first_rank, paused_rows, span_table, telemetry_series
 from seatrial.analyse.statistics import median, percentiles, row_medians
 from seatrial.analyse.steady_state import count_steps, find_clock_jump, find_grid
-from seatrial.analyse.stragglers import LEAST_STEPS as LEAST_STEPS_straggler
+from seatrial.analyse.stragglers import MIN_STEPS as MIN_STEPS_straggler
 from seatrial.analyse.stragglers import RankWork, rank_work, synchronising_phase
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Scalar
@@ -26,11 +26,11 @@ from seatrial.records.eta import EtaPoint, points_of_mode
 from seatrial.records.measure import RunMeasure, Window
 from seatrial.records.telemetry import TelemetryTables
 
-MOST_RANKS = 1024
+MAX_RANKS = 1024
 """As many are legible on a wide screen; of more the extremes are kept."""
-STEP_POINTS, MOST_STEPS, LEAST_STEPS = 100_000, 1_500, 16
-SERIES_POINTS, MOST_OF_A_SERIES, LEAST_OF_A_SERIES = 8_000, 400, 8
-ETA_POINTS, MOST_ETA, LEAST_ETA = 10_000, 150, 5
+STEP_POINTS, MAX_STEPS, MIN_STEPS = 100_000, 1_500, 16
+SERIES_POINTS, MAX_OF_A_SERIES, MIN_OF_A_SERIES = 8_000, 400, 8
+ETA_POINTS, MAX_ETA, MIN_ETA = 10_000, 150, 5
 """Of all runs together; most and least of one. A thousand runs get 100 steps, 8 points of a series, 10 estimates each."""
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99, 1.0)
 OTHER = "other"
@@ -84,16 +84,16 @@ def _step_tables(attempt: Attempt, tables: StepTables, first: FirstRank, measure
         work = rank_work(tables, window)
         found[STEP_TIMES] = step_time_table(tables, first, window)
         found[PHASES] = phase_table(work, window)
-        found[RANKS] = rank_table(tables, work, window, min(detail.steps, MOST_RANKS))
+        found[RANKS] = rank_table(tables, work, window, min(detail.steps, MAX_RANKS))
     return found
 
 
 def detail_for(runs: int) -> Detail:
     """For a page with this many runs."""
     return Detail(
-        steps=_share(STEP_POINTS, runs, MOST_STEPS, LEAST_STEPS),
-        telemetry=_share(SERIES_POINTS, runs, MOST_OF_A_SERIES, LEAST_OF_A_SERIES),
-        eta=_share(ETA_POINTS, runs, MOST_ETA, LEAST_ETA),
+        steps=_share(STEP_POINTS, runs, MAX_STEPS, MIN_STEPS),
+        telemetry=_share(SERIES_POINTS, runs, MAX_OF_A_SERIES, MIN_OF_A_SERIES),
+        eta=_share(ETA_POINTS, runs, MAX_ETA, MIN_ETA),
     )
 
 
@@ -131,7 +131,7 @@ def _by_time(iter_ms: Floats, counted: Mask, most: int) -> Places:
     rarer, other = sorted((np.flatnonzero(counted), np.flatnonzero(~counted)), key=len)
     if len(rarer) == 0:
         return kept_places(iter_ms, most, np.isfinite(iter_ms))
-    for_rarer = min(len(rarer), max(LEAST_POINTS, most * len(rarer) // len(iter_ms)))
+    for_rarer = min(len(rarer), max(MIN_POINTS, most * len(rarer) // len(iter_ms)))
     parts = [(rarer, for_rarer), (other, most - for_rarer)]
     return np.union1d(*(rows[kept_places(iter_ms[rows], share, np.isfinite(iter_ms[rows]))] for rows, share in parts))
 
@@ -247,7 +247,7 @@ def _own_and_waiting(work: RankWork, times: _Times, world_size: int) -> tuple[Fl
     """Medians by rank; NaN where work and waiting cannot be separated."""
     unknown = np.full(len(times.ranks), np.nan)
     is_whole = len(work.ranks) == world_size and np.array_equal(work.ranks, times.ranks)
-    if not is_whole or len(work.steps) < LEAST_STEPS_straggler or not any(name in work.phases for name in SYNCHRONISING):
+    if not is_whole or len(work.steps) < MIN_STEPS_straggler or not any(name in work.phases for name in SYNCHRONISING):
         return unknown, unknown
     phase = synchronising_phase(work)
     if phase is None:

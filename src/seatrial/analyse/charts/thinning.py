@@ -15,14 +15,14 @@ from seatrial.records.caution import Scalar
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
-LEAST_POINTS = 5
+MIN_POINTS = 5
 """The two ends and one stretch, with a mark in it: fewer would lose an extreme."""
 
 
 def kept_places(values: Floats, most: int, present: Mask | None = None) -> Places:
-    """At most `most` places, or LEAST_POINTS where that is more. `present` says which values are there at all; the others are kept
+    """At most `most` places, or MIN_POINTS where that is more. `present` says which values are there at all; the others are kept
     only as the first or the last."""
-    most = max(most, LEAST_POINTS)
+    most = max(most, MIN_POINTS)
     if len(values) <= most:
         return np.arange(len(values))
     finite = np.isfinite(values)

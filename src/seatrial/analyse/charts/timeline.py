@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.charts.thinning import LEAST_POINTS, Floats, Mask, Places, cells, kept_places, longest_kept
+from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Mask, Places, cells, kept_places, longest_kept
 from seatrial.analyse.steady_state import is_inside, is_time
 from seatrial.analyse.step_times import CLOCK_SLACK_S
 from seatrial.analyse.telemetry_summary import SETTINGS, column, finite_mean, gpu_name, tables_by_host
@@ -31,19 +31,19 @@ Ints = npt.NDArray[np.int64]
 TRAIN = "train"
 SHOWN = {"model": "load model", "data": "load data", "checkpoint": "save"}
 """Clearer names for a timeline."""
-MOST_PAUSES = 400
-LEAST_PAUSES = 10
+MAX_PAUSES = 400
+MIN_PAUSES = 10
 REASONS = "throttle_reasons"
 LONGEST_REASON = 100
 GAP_INTERVALS = 2.5
 """After a longer silence of the sampler nothing is known of the time in between."""
-LEAST_SPANS = 5
+MIN_SPANS = 5
 Row = tuple[str, str, float, float]
 WHOLE_SERIES = 24
 """Of the host and two GPUs: up to this many series get all the points."""
 EXTREMES = 2 * len(DRAWN_GPU)
 """A highest and a lowest of each metric: as many series at most go beyond the GPUs that are drawn."""
-MOST_HOSTS = 8
+MAX_HOSTS = 8
 """As many lines are legible in a panel."""
 SHORTEST = 4
 """Points of a series: its ends, its lowest and its highest."""
@@ -209,7 +209,7 @@ def span_table(
     if origin_t is None:
         return {}
     # All runs together share them, like the samples below.
-    most = min(MOST_PAUSES, max(LEAST_PAUSES, detail.telemetry))
+    most = min(MAX_PAUSES, max(MIN_PAUSES, detail.telemetry))
     rows: list[tuple[str, str, float, float]] = []
     facts = tables.startup
     startup = list(_startup(facts, tables.steps, origin_t)) if facts is not None else []
@@ -339,7 +339,7 @@ def throttled_spans(gpu: pl.DataFrame, origin_t: float, most: int, hosts: Sequen
     code = np.array([reasons.index(known.get(text, "")) for text in written])
     index, at_s = column(gpu, "gpu_index"), column(gpu, "epoch_sec") - origin_t
     indices = np.unique(index[np.isfinite(index)]).astype(np.int64).tolist()
-    each = max(LEAST_SPANS, most // len(indices)) if indices else 0
+    each = max(MIN_SPANS, most // len(indices)) if indices else 0
     rows: list[Row] = []
     for one in indices:
         own = np.flatnonzero(index == one)
@@ -377,7 +377,7 @@ def telemetry_series(samples: TelemetryTables, origin_t: float | None, most: int
     hosts = list(tables_by_host(samples.host, samples.hosts))
     drawn = _hosts_drawn(hosts)
     series = len(DRAWN_HOST) * max(len(drawn), 1) + len(DRAWN_GPU) * max(len(gpus.drawn), 1) + len(gpus.beyond)
-    most = min(most, max(LEAST_POINTS, most * WHOLE_SERIES // series))
+    most = min(most, max(MIN_POINTS, most * WHOLE_SERIES // series))
     if samples.gpu is not None:
         for index in gpus.drawn:
             found.add(f"gpu {gpu_name(index, samples.hosts)}", samples.gpu, np.flatnonzero(gpus.row_gpu == index), DRAWN_GPU, most)
@@ -396,12 +396,12 @@ def telemetry_series(samples: TelemetryTables, origin_t: float | None, most: int
 
 def _hosts_drawn(hosts: Sequence[tuple[str, pl.DataFrame]]) -> list[tuple[str, pl.DataFrame]]:
     """All of a few; of many node 0 and those whose means are farthest from those of the others in some metric."""
-    if len(hosts) <= MOST_HOSTS:
+    if len(hosts) <= MAX_HOSTS:
         return list(hosts)
     means = np.array([[finite_mean(column(rows, metric)) or 0.0 for metric in DRAWN_HOST] for _, rows in hosts])
     share = _share_apart(means)
     share[0] = np.inf
-    return [hosts[at] for at in np.sort(np.argsort(-share, kind="stable")[:MOST_HOSTS])]
+    return [hosts[at] for at in np.sort(np.argsort(-share, kind="stable")[:MAX_HOSTS])]
 
 
 def _choice(table: pl.DataFrame, origin_t: float, most: int) -> _Gpus:

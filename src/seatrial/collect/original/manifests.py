@@ -17,7 +17,7 @@ from pathlib import Path
 
 from seatrial.collect.logs.bounded_lines import bounded_lines, skipped_bytes
 from seatrial.core.paths import OriginalPaths
-from seatrial.core.text import MIB, MOST_NAMED, count_were
+from seatrial.core.text import MAX_NAMED, MIB, count_were
 from seatrial.records.caution import Caution
 from seatrial.records.columns import MANIFEST_SEED
 from seatrial.records.outcome import Outcome
@@ -344,7 +344,7 @@ def _cautions(file: Manifest) -> Iterator[Caution]:
         return
     missing = [column for column in MANIFEST_SEED if not all(column in columns for columns in file.headers)]
     if missing:
-        names = f"{', '.join(missing[:MOST_NAMED])}{' …' if len(missing) > MOST_NAMED else ''}"
+        names = f"{', '.join(missing[:MAX_NAMED])}{' …' if len(missing) > MAX_NAMED else ''}"
         yield _caution(
             f"{name} is of another version of the driver: {len(missing)} of {len(MANIFEST_SEED)} columns are missing ({names}) and were "
             "filled from the logs where possible"

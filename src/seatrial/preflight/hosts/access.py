@@ -17,7 +17,7 @@ from seatrial.core.text import count, format_bytes, join_names
 from seatrial.preflight.definitions import HostCheck, hosts_text, refusal, warning
 from seatrial.preflight.hosts.exchanges import Answers, HostsNeed, answer_part, problem_in, text_mapping
 from seatrial.preflight.hosts.uniformity import most_common
-from seatrial.preflight.storage import LEAST_FREE_BYTES, LITTLE_FREE_BYTES
+from seatrial.preflight.storage import LITTLE_FREE_BYTES, MIN_FREE_BYTES
 from seatrial.records.caution import Check
 from seatrial.records.plan import PlaceSpec
 
@@ -35,7 +35,7 @@ HOSTS_USED = warning(
     fix="leave place.ranks out to use every slot, or write fewer slots; place.exclude says that a host is left out on purpose",
 )
 HOSTFILE_CHECKS = (HOSTFILE_FOUND, HOSTS_USED)
-MOST_NAMED = 8
+MAX_NAMED = 8
 UNNAMED = "as given"
 
 
@@ -43,7 +43,7 @@ def check_hostfile(need: HostsNeed, answers: Answers) -> Iterator[HostCheck]:
     if need.by_ssh:
         file = need.place.hostfile or UNNAMED
         ranks = sum(host.ranks for host in need.hosts)
-        summary = f"{count(len(need.hosts), 'host')} for {ranks} ranks: {join_names(list(need.names), MOST_NAMED)}"
+        summary = f"{count(len(need.hosts), 'host')} for {ranks} ranks: {join_names(list(need.names), MAX_NAMED)}"
         yield HOSTFILE_FOUND.on(need.head, True, summary, file=file, path=file)
         unused = _unused_hosts(need)
         found = f"no rank of any run is on {hosts_text(unused)}" if unused else "all are used"
@@ -310,7 +310,7 @@ SPACE = refusal(
     what="free space of the output folder as each host sees it: a quota or a disk of its own may leave one host less",
     prevents="OSError: [Errno 28] No space left on device, on one host's ranks",
     fix="free at least {least} there, or choose another disk with --out",
-    in_docs={"least": format_bytes(LEAST_FREE_BYTES)},
+    in_docs={"least": format_bytes(MIN_FREE_BYTES)},
 )
 TEMPORARY = warning(
     name="temporary files",
@@ -413,7 +413,7 @@ def _check_space(need: HostsNeed, answer: Mapping[str, Any], host: str) -> Itera
         if definition is SPACE and problem:
             # A missing folder is reported above.
             continue
-        least = LITTLE_FREE_BYTES if definition is SPACE else LEAST_FREE_BYTES
+        least = LITTLE_FREE_BYTES if definition is SPACE else MIN_FREE_BYTES
         ok = not problem and (free is None or free >= least) and (definition is SPACE or disk.get("writable") is True)
         amount = "not counted" if free is None else f"{format_bytes(free)} free"
         found = (
@@ -421,8 +421,8 @@ def _check_space(need: HostsNeed, answer: Mapping[str, Any], host: str) -> Itera
             if problem
             else f"{amount} in {folder}" + ("" if disk.get("writable") else ", which cannot be written to")
         )
-        refuses = need.planned and free is not None and free < LEAST_FREE_BYTES
-        needed = format_bytes(LEAST_FREE_BYTES if refuses else LITTLE_FREE_BYTES)
+        refuses = need.planned and free is not None and free < MIN_FREE_BYTES
+        needed = format_bytes(MIN_FREE_BYTES if refuses else LITTLE_FREE_BYTES)
         yield definition.on(host, ok, found, refuses=refuses, least=needed, folder=folder)
 
 

@@ -129,7 +129,7 @@ OWN_NAME = refusal(
     in_docs={"way": "set place.interface to the interface between the hosts, or give the name its network address in /etc/hosts"},
 )
 NAME_CHECKS = (OTHER_NAMES, MASTER_ADDRESS, OWN_NAME)
-MOST_NAMES_SHOWN = 3
+MAX_NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +212,7 @@ def _others_check(need: HostsNeed, answers: Answers, host: str, resolved: _Resol
             late = f"The client socket has timed out after … while trying to connect to ({name}, …)"
             wrong.append((name, f"{name} is {', '.join(addresses)} here, {' '.join(sorted(expected))} elsewhere", late))
     resolves = f"{len(usual)} names resolve" if need.by_ssh else f"{need.master_addr} is {', '.join(meanings.get(need.master_addr, []))}"
-    found = "; ".join(text for _, text, _ in wrong[:MOST_NAMES_SHOWN]) or resolves
+    found = "; ".join(text for _, text, _ in wrong[:MAX_NAMES_SHOWN]) or resolves
     what = f"`getent hosts {wrong[0][0]}` shows what it means" if wrong else ""
     error = wrong[0][2] if wrong else ""
     definition = OTHER_NAMES if need.by_ssh else MASTER_ADDRESS
@@ -275,7 +275,7 @@ CALLS = refusal(
     fix="open the ports of /proc/sys/net/ipv4/ip_local_port_range on the head to the hosts, or start seatrial on one of them",
 )
 REACH_CHECKS = (BIND, MEET, PEERS, CALLS)
-MOST_PEERS_SHOWN = 3
+MAX_PEERS_SHOWN = 3
 
 
 def check_reach(need: HostsNeed, answers: Answers) -> Iterator[HostCheck]:
@@ -312,7 +312,7 @@ def _reached(need: HostsNeed, answers: Answers, host: str, tried: Sequence[str],
     if tried:
         not_reached = [f"{answers.label(name)} ({problem})" for name, problem in missed.items()]
         found = (
-            f"not {join_names(not_reached, MOST_PEERS_SHOWN)}" if missed else join_names(list(map(answers.label, tried)), MOST_PEERS_SHOWN)
+            f"not {join_names(not_reached, MAX_PEERS_SHOWN)}" if missed else join_names(list(map(answers.label, tried)), MAX_PEERS_SHOWN)
         )
         reason = next(iter(missed.values()), "").rpartition(": ")[2] or "No route to host"
         yield PEERS.on(host, not missed, found, reason=reason, way=reach_fix(found))
@@ -328,7 +328,7 @@ def reach_fix(problem: str) -> str:
 # 100 Mbit/s Ethernet carries about 11 MiB/s: gradients of any model take longer than its step.
 SLOWEST_BYTES_PER_S = 10 * MIB
 # Of the median: below half may be a busy host, below a quarter is another kind of link.
-LEAST_RATIO = 0.25
+MIN_RATIO = 0.25
 
 SPEED = warning(
     name="link speed",
@@ -345,7 +345,7 @@ LINK_CHECKS = (SPEED,)
 def slow_links(links: Mapping[Link, LinkSpeed]) -> list[Link]:
     """Links much slower than the others, by their slower direction; for a single link the two directions are compared."""
     rising = sorted(speed.slowest for speed in links.values())
-    return [link for link, speed in links.items() if speed.slowest < max(SLOWEST_BYTES_PER_S, LEAST_RATIO * _usual_speed(rising, speed))]
+    return [link for link, speed in links.items() if speed.slowest < max(SLOWEST_BYTES_PER_S, MIN_RATIO * _usual_speed(rising, speed))]
 
 
 def _usual_speed(rising: Sequence[float], own: LinkSpeed) -> float:

@@ -77,7 +77,7 @@ OTHER_PACKAGES = refusal(
 )
 VERSION_CHECKS = (SEATRIAL, PYTHON, TORCH, DEEPSPEED, NCCL, OTHER_PACKAGES)
 NCCL_PACKAGES = ("nvidia-nccl-cu12", "nvidia-nccl-cu13")
-MOST_SHOWN = 3
+MAX_SHOWN = 3
 DIGITS_SHOWN = 8
 
 
@@ -122,7 +122,7 @@ def _compare_other_packages(packages: Mapping[str, Mapping[str, str]], *, refuse
         unlike = [
             f"{name} {one.get(name) or 'missing'} ({usual[name] or 'none'} elsewhere)" for name in names if one.get(name, "") != usual[name]
         ]
-        found = join_names(unlike, MOST_SHOWN) if unlike else f"{len(names)} are the same"
+        found = join_names(unlike, MAX_SHOWN) if unlike else f"{len(names)} are the same"
         yield OTHER_PACKAGES.on(host, not unlike, found, refuses=refuses)
 
 
@@ -209,7 +209,7 @@ OTHER_CAMPAIGNS = warning(
     noise=True,
 )
 CAMPAIGN_CHECKS = (OTHER_CAMPAIGNS,)
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 def check_other_campaigns(need: HostsNeed, answers: Answers) -> Iterator[HostCheck]:
@@ -218,10 +218,10 @@ def check_other_campaigns(need: HostsNeed, answers: Answers) -> Iterator[HostChe
         if host not in answers.facts:
             continue
         others = [folder for folder in answers.facts[host].campaigns if Path(folder) != Path(need.output)]
-        yield OTHER_CAMPAIGNS.on(host, not others, ", ".join(others[:MOST_NAMED]) or "none")
+        yield OTHER_CAMPAIGNS.on(host, not others, ", ".join(others[:MAX_NAMED]) or "none")
 
 
-MOST_OFF_S = 1.0
+MAX_OFF_S = 1.0
 
 CLOCK = warning(
     name="clock",
@@ -240,7 +240,7 @@ def check_clocks(need: HostsNeed, answers: Answers) -> Iterator[HostCheck]:
         if clock is None:
             continue
         doubt_s = clock.round_trip_s / 2
-        off = abs(clock.offset_s) - doubt_s > MOST_OFF_S
+        off = abs(clock.offset_s) - doubt_s > MAX_OFF_S
         found = f"{offset_text(clock.offset_s)} (within {doubt_s * 1000:.0f} ms)"
         yield CLOCK.on(host, not off, f"{found}; events are corrected by what is measured" if off else found)
 

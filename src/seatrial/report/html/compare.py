@@ -157,7 +157,7 @@ def merged_ranking_chart(data: ChartData) -> Chart | None:
     groups.sort(key=lambda row: float(row["value"] or 0), reverse=data.higher_is_better)
     if not groups:
         return None
-    drawn = groups[: vega.MOST_NAMES]
+    drawn = groups[: vega.MAX_NAMES]
     return Chart(
         id="ranking",
         section="ranking",

@@ -38,7 +38,7 @@ RUN_COLUMNS = ("run", "group", "repeat", "outcome", "value", "unit", "p50_ms", "
 STARTUP_COLUMNS = ("run", "group", "repeat", "part", "seconds", "window", "n")
 STARTUP_WINDOW = "launch to the end of the first step"
 RANKED_METRICS = frozenset({*WITH_INTERVAL, *MEAN_ALONE})
-MOST_PICKED = 8
+MAX_PICKED = 8
 """Runs that a reader can pick at once."""
 
 Row = dict[str, Scalar]
@@ -229,7 +229,7 @@ def default_picks(tables: Mapping[str, Columns], *, groups: Sequence[str], basel
     the winner first. The timeline shows the first run that a finding names: that is the evidence one looks for."""
     by_run, with_timeline = (_by_rank(_runs_of(tables, names), groups) for names in (DRAWN_BY_RUN, TIMELINE_TABLES))
     runs = _all_runs(by_run)
-    if len(runs) > MOST_PICKED:
+    if len(runs) > MAX_PICKED:
         ok = _ok_runs(tables, by_run)
         first, *others = ok
         compared = [first, *([baseline] if baseline in others else others[-1:])]

@@ -52,7 +52,7 @@ def ranking_chart(data: ChartData) -> Chart | None:
     groups = [row for row in vega.ranked_groups(data) if vega.is_number(row.get("value"))]
     if not groups:
         return None
-    drawn = groups[: vega.MOST_NAMES]
+    drawn = groups[: vega.MAX_NAMES]
     values = [{"group": row["group"], "place": place, "standing": _standing(row)} for place, row in enumerate(drawn)]
     return Chart(
         id="ranking",

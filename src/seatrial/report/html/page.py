@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.core import files
 from seatrial.records.columns import AXIS
-from seatrial.report.html.data import MOST_PICKED, Chart, ChartData, PageData, encode_tables, script_safe_json
+from seatrial.report.html.data import MAX_PICKED, Chart, ChartData, PageData, encode_tables, script_safe_json
 from seatrial.report.html.group_charts import heat_chart, phases_chart, ranking_chart, startup_chart
 from seatrial.report.html.run_charts import eta_chart, loss_chart, ranks_chart, step_times_chart, steps_chart
 from seatrial.report.html.sections import content
@@ -86,7 +86,7 @@ def payload(data: ChartData, charts: Sequence[Chart]) -> dict[str, Any]:
         "tables": encode_tables(data.tables),
         "charts": _plain_texts([asdict(chart) for chart in charts]),
         "picks": _plain_texts({"runs": data.picks.runs, "timeline": data.picks.timeline}),
-        "most_picked": MOST_PICKED,
+        "most_picked": MAX_PICKED,
         "axis": AXIS,
     }
 

@@ -261,7 +261,7 @@ def _strip() -> tuple[Spec, Spec]:
     )
 
 
-MOST_RUNS = 3
+MAX_RUNS = 3
 SHAPES = ["circle", "square", "triangle-up"]
 _OF_WHOLE_RUN: tuple[Spec, ...] = ({"calculate": "'whole run'", "as": "window"}, {"calculate": "1", "as": "n"})
 
@@ -277,7 +277,7 @@ def eta_chart(data: ChartData) -> Chart | None:
         section="eta",
         title="Predicted end",
         caption="When the run was predicted to end, with the band of the prediction, against the time it was made; the dashed rule is when "
-        f"it ended. The first {MOST_RUNS} of the picked runs.",
+        f"it ended. The first {MAX_RUNS} of the picked runs.",
         tables=("eta",),
         spec=_eta_spec(data),
         picks="runs",
@@ -287,7 +287,7 @@ def eta_chart(data: ChartData) -> Chart | None:
 def _eta_spec(data: ChartData) -> Spec:
     x = vega.quantity("elapsed_s", "seconds since launch", zero=False)
     y = vega.quantity("end_s", "predicted end, s", zero=False)
-    colour = {"field": "run", "type": "nominal", "scale": {"range": list(vega.COLOURS[:MOST_RUNS])}, "legend": vega.legend()}
+    colour = {"field": "run", "type": "nominal", "scale": {"range": list(vega.COLOURS[:MAX_RUNS])}, "legend": vega.legend()}
     shape = {"field": "run", "type": "nominal", "scale": {"range": SHAPES}, "legend": None}
     last: list[Spec] = [{"aggregate": [{"op": "mean", "field": "true_end_s", "as": "true_end_s"}], "groupby": ["run"]}, *_OF_WHOLE_RUN]
     high = {"field": "high_end_s"}
@@ -321,7 +321,7 @@ def _ends() -> list[Spec]:
     return [
         {"filter": "isValid(datum.elapsed_s) && isValid(datum.eta_s)"},
         {"window": [{"op": "dense_rank", "as": "run_number"}], "sort": [{"field": "run"}]},
-        {"filter": f"datum.run_number <= {MOST_RUNS}"},
+        {"filter": f"datum.run_number <= {MAX_RUNS}"},
         {"calculate": "datum.elapsed_s + datum.eta_s", "as": "end_s"},
         *(_end(name) for name in ("low", "high")),
         {"calculate": "isValid(datum.actual_s) ? datum.elapsed_s + datum.actual_s : null", "as": "true_end_s"},

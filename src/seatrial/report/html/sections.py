@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from seatrial.core.paths import CampaignPaths
-from seatrial.core.text import MOST_NAMED, count, join_names
+from seatrial.core.text import MAX_NAMED, count, join_names
 from seatrial.records.columns import CHART_TABLES
 from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -45,9 +45,9 @@ VERDICTS = {
 NO_RUN_YET = "No run has ended yet."
 LONGEST_SENTENCE = 420
 LONGEST_KEY_TEXT = 260
-MOST_GROUPS_NAMED = 6
-MOST_HOST_ROWS = 256
-MOST_NUMBERS = 30
+MAX_GROUPS_NAMED = 6
+MAX_HOST_ROWS = 256
+MAX_NUMBERS = 30
 """Rows of evidence shown for a finding, which may have one for each of a thousand runs; `seatrial why` shows them all."""
 STATEMENT_TITLES = {Verdict.FAIL: "Problems", Verdict.INCONCLUSIVE: "Unknown", Verdict.PASS: "OK"}
 STATEMENT_LOOKS = {Verdict.FAIL: ("look", "!"), Verdict.INCONCLUSIVE: ("inconclusive", "?"), Verdict.PASS: ("pass", "✓")}
@@ -83,7 +83,7 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
         "decides": _statements_note(results),
         "ranking": ranking_tables(results),
         "reasons": [
-            f"{join_names(groups, MOST_GROUPS_NAMED)}: {reason}"
+            f"{join_names(groups, MAX_GROUPS_NAMED)}: {reason}"
             for groups, reason in campaign.grouped_reasons(campaign.ranking_rows(results))
         ],
         "reading": campaign.figures_explained(higher_is_better=results.ranking.higher_is_better),
@@ -158,7 +158,7 @@ def _first_rows(results: CampaignResults) -> Row:
 
 
 def _key_findings(results: CampaignResults) -> list[Row]:
-    found = first_screen.key_findings(results)[: first_screen.MOST_FINDINGS]
+    found = first_screen.key_findings(results)[: first_screen.MAX_FINDINGS]
     return [{"class": one.status.value, "text": _cut(one.text), "action": _cut(one.action)} for one in found]
 
 
@@ -170,7 +170,7 @@ def _more(results: CampaignResults) -> list[tuple[str, str]]:
     """What the first view leaves out, and the section that has it."""
     causes = list(dict.fromkeys(failure.cause for failure in problems.failures(results)))
     failed = [("failures", f"what failed: {join_names(causes)}")] if causes else []
-    return [*failed, *first_screen.left_over(results, len(first_screen.first_rows(results)), first_screen.MOST_FINDINGS)]
+    return [*failed, *first_screen.left_over(results, len(first_screen.first_rows(results)), first_screen.MAX_FINDINGS)]
 
 
 def ranking_tables(results: CampaignResults) -> list[Row]:
@@ -256,7 +256,7 @@ def _evidence(finding: Finding) -> Row | None:
     if not finding.evidence:
         return None
     metric = finding.criterion.metric if finding.criterion else ""
-    shown = [_evidence_cells(one, metric) for one in finding.evidence[:MOST_NUMBERS]]
+    shown = [_evidence_cells(one, metric) for one in finding.evidence[:MAX_NUMBERS]]
     kept = [at for at in range(len(EVIDENCE_COLUMNS)) if any(cells[at] != NONE for cells in shown)]
     left_out = len(finding.evidence) - len(shown)
     return {
@@ -283,7 +283,7 @@ def failure_row(failure: problems.Failure) -> Row:
     return {
         "cause": failure.cause,
         "runs": join_names(failure.runs),
-        "all_runs": failure.runs if len(failure.runs) > MOST_NAMED else (),
+        "all_runs": failure.runs if len(failure.runs) > MAX_NAMED else (),
         "ended": f"Ended {failure.outcome} after {failure.after}.",
         "detail": failure.detail,
         "action": failure.action,
@@ -299,7 +299,7 @@ def _caution(caution: campaign.SharedCaution) -> Row:
         "kind": caution.kind.replace("_", " "),
         "text": caution.text,
         "subjects": join_names(caution.subjects),
-        "all": caution.subjects if len(caution.subjects) > MOST_NAMED else (),
+        "all": caution.subjects if len(caution.subjects) > MAX_NAMED else (),
     }
 
 
@@ -331,10 +331,10 @@ def hosts_table(results: CampaignResults) -> Row | None:
     if not runs:
         return None
     rows = [row for run in runs for row in run.hosts]
-    shown = rows if len(rows) <= MOST_HOST_ROWS else sorted(rows, key=lambda row: not row.odd)[:MOST_HOST_ROWS]
+    shown = rows if len(rows) <= MAX_HOST_ROWS else sorted(rows, key=lambda row: not row.odd)[:MAX_HOST_ROWS]
     left_out = f" {count(len(rows) - len(shown), 'more row')} in summary.json." if len(shown) < len(rows) else ""
     return {
-        "sentences": [machine.hosts_sentence(run) for run in runs[: machine.MOST_RUNS]],
+        "sentences": [machine.hosts_sentence(run) for run in runs[: machine.MAX_RUNS]],
         "columns": machine.HOST_COLUMNS,
         "rows": [machine.host_cells(row) for row in shown],
         "right": machine.HOST_RIGHT_ALIGNED,
@@ -348,7 +348,7 @@ def smoke_table(results: CampaignResults) -> Row | None:
     if not records:
         return None
     columns, rows = machine.smoke_table(records)
-    left_out = f" {count(len(records) - machine.MOST_RECORDS, 'more run')} in summary.json." if len(records) > machine.MOST_RECORDS else ""
+    left_out = f" {count(len(records) - machine.MAX_RECORDS, 'more run')} in summary.json." if len(records) > machine.MAX_RECORDS else ""
     return {"columns": columns, "rows": rows, "right": (), "explained": machine.SMOKE_EXPLAINED + left_out}
 
 

@@ -175,7 +175,7 @@ def number_text(field: str, name: str, form: str = NUMBER) -> Spec:
 
 Row = dict[str, Scalar]
 
-MOST_NAMES = 40
+MAX_NAMES = 40
 """Names that can be read one below the other; more would be a wall."""
 UNKNOWN = "not known"
 
@@ -224,7 +224,7 @@ def first_of(data: ChartData, table: str, column: str) -> tuple[list[str], int]:
     there = _names(data, table, column)
     names = [name for name in order if name in there]
     names += sorted(there.difference(names))
-    return names[:MOST_NAMES], len(names)
+    return names[:MAX_NAMES], len(names)
 
 
 def lookup_rows(column: str, rows: Sequence[Mapping[str, Any]]) -> list[Spec]:

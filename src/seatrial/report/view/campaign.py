@@ -20,7 +20,7 @@ from seatrial.records.run_table import qualified_name
 from seatrial.report.text import NONE, axis_level, figure, interval, margin, ratio
 from seatrial.report.view.problems import WHAT_FITS
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 DEBUG_ON = "debug on"
 WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
 TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
@@ -349,7 +349,7 @@ def why_no_tail(results: CampaignResults) -> str:
     # The first timing point whose window does not hold step 0.
     needed = math.ceil(timing.timing_window / timing.log_every) * timing.log_every + 1
     return (
-        f"No tail figures for {join_names([run.attempt.spec.run for run in short], MOST_NAMED)}: the last timing point, one every "
+        f"No tail figures for {join_names([run.attempt.spec.run for run in short], MAX_NAMED)}: the last timing point, one every "
         f"{timing.log_every} steps (timing.log_every), is at step {last}, and its window of {timing.timing_window} steps "
         f"(timing.timing_window) holds the first step. Run at least {needed} steps, or lower timing.timing_window."
     )

@@ -21,8 +21,8 @@ from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report.view import campaign, nodes, problems
 
-MOST_GROUPS = 10
-MOST_FINDINGS = 3
+MAX_GROUPS = 10
+MAX_FINDINGS = 3
 LONGEST_LEAD = 40
 """Of names of runs before what happened to them."""
 
@@ -357,7 +357,7 @@ def _notes(results: CampaignResults) -> Iterator[KeyFinding]:
             yield KeyFinding(status=Status.OPEN, text=text)
 
 
-def first_rows(results: CampaignResults, most: int = MOST_GROUPS) -> list[RankedGroup]:
+def first_rows(results: CampaignResults, most: int = MAX_GROUPS) -> list[RankedGroup]:
     """The best groups of the main lane; the recommended one is among them, though of a hundred that are tied it may be the last."""
     rows = campaign.main_rows(results)
     rest = [row for row in rows[most:] if campaign.is_first(row)]

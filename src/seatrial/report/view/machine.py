@@ -147,7 +147,7 @@ def _values(runs: Sequence[dict[str, Scalar]], name: str) -> list[float]:
 
 ALL_SHOWN = 8
 """Hosts of a run that are all shown; of more, the odd ones."""
-MOST_RUNS = 12
+MAX_RUNS = 12
 HOST_COLUMNS = (
     "run", "host", "ranks", "clock offset", "exit code", "ended", "CPU %", "GPU %", "tree peak MiB", "net in MiB/s", "net out MiB/s",
 )  # fmt: skip
@@ -288,7 +288,7 @@ def _small(seconds: float) -> str:
 
 
 SMOKE = "smoke"
-MOST_RECORDS = 3
+MAX_RECORDS = 3
 """Shown in reports; summary.json has them all."""
 SMOKE_EXPLAINED = (
     "Start-up is launch to the end of the first step on the slowest rank, the loop from the first step's end to the last's; steps and "
@@ -318,8 +318,8 @@ def smoke_records(results: CampaignResults) -> list[SmokeRecord]:
 
 
 def smoke_table(records: Sequence[SmokeRecord]) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows: a column for each of the first MOST_RECORDS runs."""
-    shown = records[:MOST_RECORDS]
+    """Headers and rows: a column for each of the first MAX_RECORDS runs."""
+    shown = records[:MAX_RECORDS]
     names = dict.fromkeys(name for record in shown for name in record.rows)
     return ["", *(record.run for record in shown)], [[name, *(record.rows.get(name) or NONE for record in shown)] for name in names]
 

@@ -21,7 +21,7 @@ from seatrial.report.view import campaign
 # As much as healthy nodes of one kind differ: fans, firmware, the place in the rack.
 SLOW_PCT = 3.0
 # Twice as fast as the fastest: an interval that reaches beyond says nothing, of two repeats of a noisy node.
-LEAST_PCT = -100.0
+MIN_PCT = -100.0
 SLOW, NONE_SLOW, UNKNOWN = "slow node", "no slow node", "slow node unknown"
 
 
@@ -64,7 +64,7 @@ def _clause(row: RankedGroup, best: RankedGroup, results: CampaignResults) -> st
     assert row.ratio is not None
     speed = _speed(row.ratio, results)
     low, high = ((1 - (end or 1.0)) * 100 for end in (speed.high, speed.low))
-    interval = f"95 %: {low:.1f} to {high:.1f} %" if low >= LEAST_PCT else "too few repeats for an interval"
+    interval = f"95 %: {low:.1f} to {high:.1f} %" if low >= MIN_PCT else "too few repeats for an interval"
     value = campaign.figure_text(results, row)
     return f"{_name(row)}, {(1 - speed.mean) * 100:.1f} % slower than {_name(best)} ({interval}), {value}"
 

@@ -256,8 +256,8 @@ def holding_kinds(results: CampaignResults) -> list[str]:
 
 
 # A finding over a thousand runs has as many numbers; --json has them all.
-MOST_NUMBERS = 8
-MOST_FILES = 4
+MAX_NUMBERS = 8
+MAX_FILES = 4
 LABEL_COLUMNS = 10
 
 
@@ -290,10 +290,10 @@ def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: st
     yield ""
     if not numbers:
         yield "No numbers: the text says what is missing."
-    for number in numbers[:MOST_NUMBERS]:
+    for number in numbers[:MAX_NUMBERS]:
         yield from _number(finding, number, width)
-    if len(numbers) > MOST_NUMBERS:
-        yield f"and {count(len(numbers) - MOST_NUMBERS, 'number')} more: --json has them all"
+    if len(numbers) > MAX_NUMBERS:
+        yield f"and {count(len(numbers) - MAX_NUMBERS, 'number')} more: --json has them all"
     yield from _labelled("recompute", command, width)
 
 
@@ -317,7 +317,7 @@ def _number(finding: Finding, number: TracedNumber, width: int) -> Iterator[str]
     yield from _labelled("n", "not counted" if evidence.n is None else str(evidence.n), width)
     yield from _labelled("computed", number.computed, width)
     none = "no file that is there: its files are gone, or those of the other campaign or of history are"
-    yield from _labelled("made of", join_names(number.raw, MOST_FILES) if number.raw else none, width)
+    yield from _labelled("made of", join_names(number.raw, MAX_FILES) if number.raw else none, width)
     yield ""
 
 

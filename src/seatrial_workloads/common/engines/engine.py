@@ -20,7 +20,7 @@ from seatrial.core.text import join_names
 from seatrial_workloads.common.checkpoints import CheckpointError
 from seatrial_workloads.common.effective import Choice
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 Startup = Callable[[str], contextlib.AbstractContextManager[object]]
 """Times a named part of the start-up."""
@@ -184,7 +184,7 @@ def load_trained_weights(model: nn.Module, weights: dict[str, Tensor], source: P
     """Load weights that include every trainable one, and no unknown one."""
     own = model.state_dict().keys()
     differences = {"lacks": own - weights.keys() - frozen_names(model), "has also": weights.keys() - own}
-    named = [f"{what} {join_names(sorted(names), MOST_NAMED)}" for what, names in differences.items() if names]
+    named = [f"{what} {join_names(sorted(names), MAX_NAMED)}" for what, names in differences.items() if names]
     if named:
         raise CheckpointError(f"{source} is of another model: it {', and '.join(named)}; resume with the settings it was saved with")
     try:

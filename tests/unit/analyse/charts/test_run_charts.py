@@ -22,10 +22,10 @@ from seatrial.analyse.charts.run_charts import (
     step_table,
     step_time_table,
 )
-from seatrial.analyse.charts.thinning import LEAST_POINTS, cells, cells_with_marks, kept_places, longest_kept
+from seatrial.analyse.charts.thinning import MIN_POINTS, cells, cells_with_marks, kept_places, longest_kept
 from seatrial.analyse.charts.timeline import first_rank
 from seatrial.analyse.measure import measure_run
-from seatrial.analyse.stragglers import LEAST_STEPS, RankWork, rank_work
+from seatrial.analyse.stragglers import MIN_STEPS, RankWork, rank_work
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.columns import CHART_TABLES, Columns, Detail
 from seatrial.records.eta import EtaPoint
@@ -193,7 +193,7 @@ def test_ranks_without_phases_have_step_times_only_and_a_single_rank_no_row() ->
 
 
 def test_waiting_is_separated_only_where_enough_steps_have_their_phases() -> None:
-    for count, is_told in ((LEAST_STEPS + 40, True), (LEAST_STEPS - 2, False)):
+    for count, is_told in ((MIN_STEPS + 40, True), (MIN_STEPS - 2, False)):
         tables = meeting_ranks.run(2, count, extra={(1, "fwd"): 20.0})
         window = Window(first_step=0, last_step=count - 1, n=count, warmup_steps=0)
         table = rank_table(tables, rank_work(tables, window), window, 10)
@@ -335,7 +335,7 @@ def series(cells: list[float | None]) -> tuple[np.ndarray, np.ndarray]:
 def test_extremes_ends_and_marks_stay(cells: list[float | None], most: int) -> None:
     values, present = series(cells)
     kept = kept_places(values, most, present)
-    assert len(kept) <= max(most, LEAST_POINTS)
+    assert len(kept) <= max(most, MIN_POINTS)
     assert (np.diff(kept) > 0).all()
     assert kept[0] == 0
     assert kept[-1] == len(cells) - 1
@@ -350,7 +350,7 @@ def test_extremes_ends_and_marks_stay(cells: list[float | None], most: int) -> N
 
 @given(st.lists(NUMBERS, min_size=1, max_size=300), st.integers(1, 60))
 def test_every_stretch_keeps_its_lowest_and_highest(numbers: list[float], most: int) -> None:
-    values, most = np.array(numbers), max(most, LEAST_POINTS)
+    values, most = np.array(numbers), max(most, MIN_POINTS)
     kept = set(kept_places(values, most).tolist())
     assert len(kept) <= most
     if len(values) <= most:

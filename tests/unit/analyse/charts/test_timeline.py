@@ -11,8 +11,8 @@ import pytest
 from seatrial.analyse.charts.run_charts import run_charts
 from seatrial.analyse.charts.timeline import (
     LONGEST_REASON,
-    MOST_HOSTS,
-    MOST_PAUSES,
+    MAX_HOSTS,
+    MAX_PAUSES,
     WHOLE_SERIES,
     Stretch,
     pieces,
@@ -132,7 +132,7 @@ def test_of_very_many_pauses_the_longest_stay() -> None:
     count = 3000
     steps = factory.steps_of([100.0] * count, t=[T + 5 + step for step in range(count)])
     pauses = factory.pauses_of(*((0, step, "eval", 800.0 if step == 1234 else 500.0) for step in range(1, count)))
-    for detail, most in ((MANY, MOST_PAUSES), (Detail(steps=120, telemetry=8, eta=10), 10), (Detail(steps=120, telemetry=30, eta=10), 30)):
+    for detail, most in ((MANY, MAX_PAUSES), (Detail(steps=120, telemetry=8, eta=10), 10), (Detail(steps=120, telemetry=30, eta=10), 30)):
         found = [row for row in spans(factory.tables(steps, pauses=pauses), detail=detail) if row[1] == "eval"]
         assert most // 2 < len(found) <= most
         assert max(end - begin for _, _, begin, end in found) == pytest.approx(0.8)
@@ -290,5 +290,5 @@ def test_of_many_hosts_the_first_and_those_apart_in_some_metric_are_drawn() -> N
     rows = [(SAMPLED_T + second, at, 1e6 * at, 90.0 if at == 5 else 10.0) for at in range(12) for second in range(3)]
     host = pl.DataFrame(rows, schema=["epoch_sec", HOST_INDEX, "rss_kib", "cpu_user_pct"], orient="row")
     found = telemetry_series(TelemetryTables(host=host, hosts=names), SAMPLED_T, 20)
-    assert (found.hosts, found.hosts_drawn) == (12, MOST_HOSTS)
+    assert (found.hosts, found.hosts_drawn) == (12, MAX_HOSTS)
     assert list(by_source(found.table)) == [f"host node{at}" for at in (0, 1, 2, 3, 5, 9, 10, 11)]

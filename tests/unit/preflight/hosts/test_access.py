@@ -21,7 +21,7 @@ from seatrial.preflight.hosts.access import (
 )
 from seatrial.preflight.hosts.examine import examine_hosts
 from seatrial.preflight.hosts.exchanges import Answers
-from seatrial.preflight.storage import LEAST_FREE_BYTES, LITTLE_FREE_BYTES
+from seatrial.preflight.storage import LITTLE_FREE_BYTES, MIN_FREE_BYTES
 from seatrial.records.caution import Check
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec
 from tests.facts import states
@@ -262,7 +262,7 @@ def test_a_head_that_holds_no_lock_itself_says_nothing_of_it() -> None:
     [
         (_disk(LITTLE_FREE_BYTES), True, False),
         (_disk(LITTLE_FREE_BYTES - 1), False, False),
-        (_disk(LEAST_FREE_BYTES - 1), False, True),
+        (_disk(MIN_FREE_BYTES - 1), False, True),
         # A file system that does not count.
         (_disk(0, total_bytes=0), True, False),
     ],

@@ -12,8 +12,8 @@ import pytest
 from seatrial.core.hostfile import HostSpec
 from seatrial.preflight.hosts.exchanges import GLOO, NCCL, PLACE, Answers, HostsNeed, LinkSpeed, Ring
 from seatrial.preflight.hosts.network import (
-    LEAST_RATIO,
     LONG,
+    MIN_RATIO,
     SHORT,
     SLOWEST_BYTES_PER_S,
     check_interfaces,
@@ -261,5 +261,5 @@ def test_a_link_is_held_against_the_median_of_the_others(number: int) -> None:
     speeds = [drawn.choice([1.0, 20.0, 30.0, 100.0, 400.0]) * (1 << 20) for _ in range(number)]
     links = {(f"a{place}", f"b{place}"): LinkSpeed(there=speed, back=speed + 1.0) for place, speed in enumerate(speeds)}
     usual = {link: statistics.median_high([one.slowest for other, one in links.items() if other != link]) for link in links}
-    slow = [link for link, one in links.items() if one.slowest < max(SLOWEST_BYTES_PER_S, LEAST_RATIO * usual[link])]
+    slow = [link for link, one in links.items() if one.slowest < max(SLOWEST_BYTES_PER_S, MIN_RATIO * usual[link])]
     assert slow_links(links) == slow

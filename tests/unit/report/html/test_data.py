@@ -15,7 +15,7 @@ from seatrial.records.columns import STEPS, Columns, RunCharts
 from seatrial.records.verdict import CampaignVerdict, Criterion, Evidence, Finding, Verdict
 from seatrial.report.html.data import (
     GROUP_COLUMNS,
-    MOST_PICKED,
+    MAX_PICKED,
     RUN_COLUMNS,
     Picks,
     decoded_cells,
@@ -148,7 +148,7 @@ def test_the_winner_is_beside_the_baseline_or_the_last() -> None:
 
 def test_few_runs_are_all_shown_the_best_group_first() -> None:
     picks = picks_of({"steps": table(*runs_of("a", "b", repeats=4))}, "b", "a")
-    assert len(picks.runs) == MOST_PICKED and picks.runs == tuple(runs_of("b", "a", repeats=4))
+    assert len(picks.runs) == MAX_PICKED and picks.runs == tuple(runs_of("b", "a", repeats=4))
 
 
 def test_a_run_that_only_one_table_has_is_shown_too() -> None:

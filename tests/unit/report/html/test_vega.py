@@ -10,7 +10,7 @@ import pytest
 from seatrial.report.html.data import ChartData
 from seatrial.report.html.page import all_charts
 from seatrial.report.html.vega import (
-    MOST_NAMES,
+    MAX_NAMES,
     UNKNOWN,
     first_of,
     group_order,
@@ -43,9 +43,9 @@ def test_runs_are_by_their_group_and_then_by_their_repeat() -> None:
 
 def test_only_names_with_rows_are_drawn_and_those_nobody_ranks_come_last() -> None:
     assert first_of(DATA, "steps", "run") == (["best_r1", "slow_r1", "nobody_r1"], 3)
-    many = ChartData(tables={"steps": {"run": [f"r{at:03}" for at in range(MOST_NAMES + 5)]}})
+    many = ChartData(tables={"steps": {"run": [f"r{at:03}" for at in range(MAX_NAMES + 5)]}})
     names, in_all = first_of(many, "steps", "run")
-    assert len(names) == MOST_NAMES and in_all == MOST_NAMES + 5
+    assert len(names) == MAX_NAMES and in_all == MAX_NAMES + 5
 
 
 def test_a_run_is_reported_its_window_and_its_n() -> None:
