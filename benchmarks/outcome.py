@@ -3,6 +3,7 @@
     {"benchmark": "startup", "figures": {"help_s_p50": 0.158}, "bounds": {"help_s_p50": 0.4}, "holds": true, "n": 21}
 
 `--quick` runs the same code on a few samples in seconds. It shows that the benchmark works, and nothing about speed: `holds` is null.
+Without it a bound that does not hold is exit code 1.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ def report(
     quick: bool = False,
     **notes: object,
 ) -> None:
-    """Print the last line. A bound whose figure is missing does not hold. `notes` (window, n, versions) stand beside the figures."""
+    """Print the last line, and exit with 1 where a bound does not hold. One whose figure is missing does not. `notes` (window, n, versions)
+    stand beside the figures."""
     holds = all(_number(figures.get(figure)) <= bound for figure, bound in at_most.items()) and all(
         _number(figures.get(figure)) >= bound for figure, bound in at_least.items()
     )
     bounds: dict[str, object] = {**at_most, **{figure: {"at_least": bound} for figure, bound in at_least.items()}}
     line = {"benchmark": name, "figures": dict(figures), "bounds": bounds, "holds": None if quick else holds, **notes}
-    print(json.dumps(line | {"quick": True} if quick else line))
+    print(json.dumps(line | {"quick": True} if quick else line), flush=True)
+    if not (quick or holds):
+        raise SystemExit(1)
 
 
 def skip(name: str, reason: str) -> NoReturn:

@@ -33,6 +33,12 @@ def test_it_runs_to_its_last_line(name: str) -> None:
     assert set(last["bounds"]) <= set(last["figures"])
 
 
+def test_make_bench_runs_all() -> None:
+    makefile = (BENCHMARKS.parent / "Makefile").read_text().replace("\\\n", " ")
+    listed = next(line for line in makefile.splitlines() if line.startswith("BENCHMARKS :="))
+    assert sorted(listed.partition(":=")[2].split()) == NAMES
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_its_docstring_has_the_command(name: str) -> None:
     assert f"python benchmarks/{name}.py" in (BENCHMARKS / f"{name}.py").read_text()
