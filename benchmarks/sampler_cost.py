@@ -27,7 +27,7 @@ from pathlib import Path
 from outcome import parser, report
 from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths
-from seatrial.observe.run_telemetry import NVML_LIBRARY, start_telemetry
+from seatrial.machine.run_telemetry import NVML_LIBRARY, start_telemetry
 from seatrial.records.codec import from_json
 from seatrial.records.launch import AgentOrder, Command
 from seatrial.records.plan import TelemetrySpec

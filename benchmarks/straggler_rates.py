@@ -11,7 +11,7 @@ is slower by 10 to 50 % of a whole step's work. `named_fraction` is the share of
 phase its time goes into; a rank slower by a tenth and more in everything, as on a GPU with lower clocks, must be named too. In other
 runs phases are reported at every tenth step only, as on GPUs: 500 steps or more, since twenty with phases are needed.
 
-Work inside the phase in which the ranks meet cannot be seen from outside, as the others wait there: a rank that is slow in that phase
+Work inside the phase of the exchange cannot be seen from outside, as the others wait there: a rank that is slow in that phase
 alone must never be named wrongly. These runs are counted apart: `inside_hinted_fraction` abstain and tell the right rank,
 `inside_wrong_fraction` name or tell another. `pair_abstained_fraction` is of two ranks with phases at every tenth step, of which one is
 slow in bwd and both meet in step: there bwd and step may be as likely the place to meet, and an abstention is the honest answer. Where
@@ -103,12 +103,12 @@ def main() -> None:
         AT_LEAST,
         quick=quick,
         n={"named": len(named), "abstained": len(missing), "false_named": len(healthy), "inside": len(inside), "pair": len(pair)},
-        bwd="work inside the phase in which ranks meet cannot be seen; those runs are the inside_ figures",
+        bwd="work inside the phase of the exchange cannot be seen; those runs are the inside_ figures",
     )
 
 
 def by_phase() -> Iterator[Case]:
-    """A rank slow in one phase, which is not the one in which the ranks meet."""
+    """A rank slow in one phase, which is not that of the exchange."""
     settings = itertools.product(("bwd", "step"), NAMES, RANKS, STEPS, NOISE, (0.1, 0.25, 0.5))
     for number, (meets_in, slow_in, ranks, steps, noise, extra) in enumerate(settings):
         case = Case(ranks=ranks, steps=steps, noise=noise, meets_in=meets_in, slow_in=slow_in, extra=extra, number=number)
@@ -198,7 +198,7 @@ def own_work(case: Case, chance: np.random.Generator) -> dict[str, Floats]:
 
 
 def told_phases(work: dict[str, Floats], meets_in: str) -> dict[str, Floats]:
-    """The phases as a clock sees them: the one in which the ranks meet ends for all when the last one has come."""
+    """The phases as a clock sees them: that of the exchange ends for all when the last one has come."""
     at = NAMES.index(meets_in)
     since = np.sum([work[name] for name in NAMES[at + 1 :]] or [np.zeros_like(work[meets_in])], axis=0)
     arrival = np.sum([work[name] for name in NAMES[: at + 1]], axis=0)

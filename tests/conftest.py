@@ -102,11 +102,10 @@ def made_once(shared_root: Path) -> MadeOnce:
     return once
 
 
-@pytest.fixture
-def one_at_a_time(shared_root: Path) -> Iterator[None]:
-    """For a test that needs most of the machine: one at a time."""
-    with FileLock(shared_root / "one_at_a_time.lock"):
-        yield
+@pytest.fixture(scope="session")
+def one_at_a_time(shared_root: Path) -> FileLock:
+    """Held for what needs most of the machine."""
+    return FileLock(shared_root / "one_at_a_time.lock")
 
 
 @pytest.fixture

@@ -306,7 +306,7 @@ HARNESS_FAULTS = Part(
         ),
         Row(
             "A training of one group and one repeat is killed -9, its newest checkpoint truncated",
-            "The next start goes on from the last whole checkpoint, and names those it skips.",
+            "The next start goes on from the last complete checkpoint, and names those it skips.",
             "The losses of an undisturbed training; lost steps and downtime reported.",
             f"{TRAINING}::test_a_killed_training_goes_on_from_its_last_whole_checkpoint",
         ),

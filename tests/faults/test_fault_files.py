@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -270,9 +269,7 @@ LONG_LINES = ("spec.json", "outcome.json", "launcher.log", "launcher_arrivals.cs
 
 @pytest.mark.parametrize("file", ["plan.json", "run_manifest.tsv", *(f"{ATTEMPT}/{name}" for name in LONG_LINES)])
 def test_a_line_of_two_hundred_megabytes(campaign: Path, truth: Truth, tmp_path: Path, file: str) -> None:
-    began_s = time.monotonic()
     check(damage.report_of(campaign, tmp_path / "out", file, damage.a_long_line), truth, file, "a long line")
-    assert time.monotonic() - began_s < 60
     shutil.rmtree(tmp_path / "out")
 
 
@@ -285,9 +282,7 @@ def test_a_log_of_ten_gigabytes_is_read_at_both_ends(printed: Path, tmp_path: Pa
                 log.write(lines)
             log.truncate(10 << 30)
 
-    began_s = time.monotonic()
     found = damage.report_of(printed, tmp_path / "out", f"{ATTEMPT}/launcher.log", make_huge)
-    assert time.monotonic() - began_s < 90
     assert "launcher.log has 10.0 GiB; only the first and the last 32.0 MiB were read" in next(
         caution.text for caution in found.cautions if caution.kind == "large_log"
     )

@@ -1,4 +1,4 @@
-"""Trainings whose ranks are killed and that go on from their last whole checkpoint, under every engine."""
+"""Trainings whose ranks are killed and that go on from their last complete checkpoint, under every engine."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from seatrial.agent.output import LogFile
 from seatrial.collect.attempt_files import recover_files, recovered_cautions
 from seatrial.core.durable import AppendFile, append_line_durably
 from seatrial.core.fallback import fallback_entry, merge_fallback
-from seatrial.observe.sampler import CsvWriter
+from seatrial.machine.sampler import CsvWriter
 from seatrial.probe.writer import LineFile
 from tests.faults.disk import Disk, needs_root
 from tests.stubs import eio

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.machine.gpus import read_driver, read_gpu_states
-from seatrial.observe.run_telemetry import empty_columns
+from seatrial.machine.run_telemetry import empty_columns
 from seatrial.preflight import gpus
 from seatrial.preflight.definitions import Need
 

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_PIDS 8
+#define MAX_PIDS 8
 #define SUCCESS 0
 #define INVALID_ARGUMENT 2
 #define INSUFFICIENT_SIZE 7
@@ -34,7 +34,7 @@ typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, c
 
 typedef struct {
     long long count, util, power_mw, energy_mj, used_mib, reasons, error, error_gpu, refuse_power, init_ms, hang;
-    unsigned pids[MOST_PIDS];
+    unsigned pids[MAX_PIDS];
     unsigned num_pids;
 } answers_t;
 
@@ -56,7 +56,7 @@ static void take(answers_t *a, const char *word, long long value) {
     else if (!strcmp(word, "refuse_power")) a->refuse_power = value;
     else if (!strcmp(word, "init_ms")) a->init_ms = value;
     else if (!strcmp(word, "hang")) a->hang = value;
-    else if (!strcmp(word, "pid") && a->num_pids < MOST_PIDS) a->pids[a->num_pids++] = (unsigned)value;
+    else if (!strcmp(word, "pid") && a->num_pids < MAX_PIDS) a->pids[a->num_pids++] = (unsigned)value;
 }
 
 static answers_t answers(void) {

@@ -1,6 +1,6 @@
 """A harness on another host, or one with several hosts: commands and reports go over a control connection, heartbeats prove that it lives.
 
-{"kind": "rendezvous", "master_addr": …, "env": {…}}   where would this node's ranks meet the others? Answered with its view
+{"kind": "rendezvous", "master_addr": …, "env": {…}}   what does this node see as the rendezvous? Answered with its view
 {"kind": "go", "order": {…}, "env": {…} or null}       what to start; the environment beneath the ranks' variables
 {"kind": "command", "command": "stop"}                 stacks, stop or kill, as on a control pipe
 {"kind": "over"}                                       nothing is left to do
@@ -45,8 +45,8 @@ class HarnessConnection:
         self._lock = threading.Lock()
 
     def wait_for_go(self, clock: SuspendAwareClock, see: Callable[[Message], RendezvousView]) -> Message | None:
-        """The order; None when there will be none. What arrived after it is kept for `receive`. `see` answers where this node would meet
-        the others."""
+        """The order; None when there will be none. What arrived after it is kept for `receive`. `see` gives what this node
+        sees as the rendezvous."""
         while True:
             self._receive(clock.now())
             self._answer(see)

@@ -242,7 +242,7 @@ class RankObserver:
     def _sockets(
         self, ranks: Mapping[int, int], variables: Mapping[int, Mapping[str, str]]
     ) -> tuple[tuple[RankConnection, ...], tuple[RankListener, ...]]:
-        """With those seen before. A connection to the rendezvous proves no group: ranks may meet there and train alone."""
+        """With those seen before. A connection to the rendezvous proves no group: ranks may connect to it and train alone."""
         connections, listening = set(self._seen.connections), set(self._seen.listening)
         for pid, rank in ranks.items():
             meets_at = f":{variables[pid].get(RENDEZVOUS_PORT, 'unknown')}"

@@ -1,4 +1,4 @@
-"""Where this node would meet the others, and by which of its interfaces: asked by the harness before any rank starts.
+"""The rendezvous as this node sees it, and by which of its interfaces: asked by the harness before any rank starts.
 
 In: the master's address and port, the interface variables that the plan or the site sets, this node's own environment and network. Out: a
 `RendezvousView`. Interfaces are chosen by NCCL's rules where NCCL_SOCKET_IFNAME is set, by Gloo's where only GLOO_SOCKET_IFNAME is, else by

@@ -90,7 +90,7 @@ def _try_caches(folder: Path, job: str, host: str, nodes: int) -> dict[str, dict
         sees = [] if problem else _wait_for_others(path, job + name, nodes, CACHE_TIMEOUT_S)
         found[name] = {"path": str(path), "problem": problem, "sees": sees, "identity": _identity(path)}
     if paths:
-        # No file may be removed before all have looked: the shared folder tells.
+        # No file may be removed before all have looked, which the shared folder shows.
         _write_trial(folder, f"{job}{TRIAL_SEEN}", host)
         _wait_for_others(folder, f"{job}{TRIAL_SEEN}", nodes, CACHE_TIMEOUT_S)
     for name, path in paths.items():

@@ -44,7 +44,7 @@ from seatrial.machine.processes import OomKillCounter
 from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder
 
 if TYPE_CHECKING:
-    from seatrial.observe.run_telemetry import Telemetry
+    from seatrial.machine.run_telemetry import Telemetry
 
 # How soon the loop turns again: while something is due by the clock, and while nothing is.
 MIN_TURN_S = 0.2
@@ -166,7 +166,7 @@ class Supervisor:
         """A failure of the telemetry costs no run."""
         try:
             # Imported here, so that the start of the processes does not wait for it.
-            from seatrial.observe.run_telemetry import start_telemetry
+            from seatrial.machine.run_telemetry import start_telemetry
 
             self._telemetry = start_telemetry(self._order, self._base_env)
         except Exception as error:

@@ -91,7 +91,7 @@ class _Pair:
         self.reported = {*a.settings, *b.settings}
 
     @cached_property
-    def requested_unlike(self) -> list[str]:
+    def requested_differently(self) -> list[str]:
         """Settings that were requested unlike, those of the plan first; of an axis that sets a script's option, the option."""
         a, b = self.a, self.b
         planned = [name for name in dict.fromkeys([*a.requested, *b.requested]) if a.requested.get(name) != b.requested.get(name)]
@@ -129,7 +129,7 @@ class _Pair:
             return False
         if _is_mixed(a) or _is_mixed(b):
             return True
-        if name in self.requested_unlike and not (_fell_back(a) or _fell_back(b)):
+        if name in self.requested_differently and not (_fell_back(a) or _fell_back(b)):
             return False
         return not self.is_followed(name)
 
@@ -140,11 +140,11 @@ class _Pair:
         reported = self.a.settings.get(name) or self.b.settings[name]
         if not (_fell_back(reported) or _is_mixed(reported)) or self.is_followed(name):
             return False
-        if name in self.requested_unlike:
+        if name in self.requested_differently:
             return self.differs(name)
         # A setting that no plan names is one of the script itself: the same in one campaign, perhaps not there at all in another.
         is_alike = name in self.a.requested or self.a.campaign == self.b.campaign
-        return is_alike and not self.is_part_of(name, self.requested_unlike)
+        return is_alike and not self.is_part_of(name, self.requested_differently)
 
 
 def confounding(a: Group, b: Group) -> Unlike | None:
@@ -160,15 +160,15 @@ def confounding(a: Group, b: Group) -> Unlike | None:
 
 def _remedy(pair: _Pair, names: Sequence[str]) -> str:
     """`set fast_paths=equal and set mixed_precision to autocast or weights in both`."""
-    return join_names(list(dict.fromkeys(_way_to_make_alike(pair, name) for name in names)), MAX_NAMED, " and ")
+    return join_names(list(dict.fromkeys(_equalizing_change(pair, name) for name in names)), MAX_NAMED, " and ")
 
 
-def _way_to_make_alike(pair: _Pair, name: str) -> str:
+def _equalizing_change(pair: _Pair, name: str) -> str:
     """What the workload declares, the first that the two do not have yet; else a value that both can have."""
     for group in (pair.a, pair.b):
         if name in group.settings and _is_mixed(group.settings[name]):
             return f"make {name} the same on all ranks of {group.name}"
-    if name in pair.requested_unlike:
+    if name in pair.requested_differently:
         fallen = next(group for group in (pair.a, pair.b) if name in group.settings and _fell_back(group.settings[name]))
         # A reason behind the value is no part of it.
         ran = re.split(r"\s\(|;", fallen.settings[name].effective_text)[0]
@@ -213,7 +213,7 @@ def without_effect(a: Group, b: Group) -> Unlike | None:
 
 
 def _without_effect(pair: _Pair) -> Unlike | None:
-    unlike = pair.requested_unlike
+    unlike = pair.requested_differently
     if not unlike or pair.a.conditions != pair.b.conditions or not all(name in pair.reported and not pair.differs(name) for name in unlike):
         return None
     for name in pair.reported - set(unlike):
@@ -226,14 +226,14 @@ def _without_effect(pair: _Pair) -> Unlike | None:
 def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
     """Settings that were requested unlike and were the same in effect, each with a clause, where others did have one."""
     pair = _Pair(_group_settings(a), _group_settings(b))
-    names = [name for name in pair.requested_unlike if name in pair.reported and not pair.differs(name)]
+    names = [name for name in pair.requested_differently if name in pair.reported and not pair.differs(name)]
     return tuple(_no_effect_text(pair, [name], by_bundle=False) for name in names)
 
 
 def settings_apart(a: Group, b: Group) -> tuple[str, ...]:
     """Settings that were requested unlike and differ in effect, as far as that is known."""
     pair = _Pair(_group_settings(a), _group_settings(b))
-    return tuple(name for name in pair.requested_unlike if pair.differs(name))
+    return tuple(name for name in pair.requested_differently if pair.differs(name))
 
 
 def reported_by_one(a: Group, b: Group) -> str:
@@ -242,8 +242,8 @@ def reported_by_one(a: Group, b: Group) -> str:
         return ""
     pair = _Pair(_group_settings(a), _group_settings(b))
     for having, lacking in ((pair.a, pair.b), (pair.b, pair.a)):
-        names = [name for name in having.settings if name not in lacking.settings and name not in pair.requested_unlike]
-        names = [name for name in names if not pair.is_followed(name) and not pair.is_part_of(name, pair.requested_unlike)]
+        names = [name for name in having.settings if name not in lacking.settings and name not in pair.requested_differently]
+        names = [name for name in names if not pair.is_followed(name) and not pair.is_part_of(name, pair.requested_differently)]
         names = [name for name in names if not pair.is_confounded_by(name)]
         if names:
             shown = [f"{name} ({_word(having.settings[name].effective_text)})" for name in names]
@@ -299,7 +299,7 @@ def _value_in(pair: _Pair, group: _GroupSettings, name: str) -> str:
     one = group.settings.get(name)
     if one is None:
         return f"unknown in {group.name}, which does not report it,"
-    asked = f", which asked for {_word(one.requested_text)}," if name in pair.requested_unlike and _fell_back(one) else ""
+    asked = f", which asked for {_word(one.requested_text)}," if name in pair.requested_differently and _fell_back(one) else ""
     return f"{_word(one.effective_text)} in {group.name}{asked}"
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seatrial.campaign.invocation import ALIKE_RUNS, CampaignEnd
-from seatrial.campaign.job import JobSignals, OwnJob, close_cut_short, refuse_second_job, start_record
+from seatrial.campaign.job import CurrentJob, JobSignals, close_cut_short, refuse_second_job, start_record
 from seatrial.campaign.loop import run_in_job
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
@@ -42,7 +42,7 @@ def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.envir
     restarts = int(environ.get("SLURM_RESTART_COUNT", "0") or 0)
     signals = JobSignals(paths.job_stop, lambda: _is_replaced(paths, restarts))
     signals.install()
-    job = OwnJob(environ, signals)
+    job = CurrentJob(environ, signals)
     jobs.record_start(paths, start_record(environ, job.nodes))
     end = run_in_job(order, campaign, job, signals, LogListener())
     if signals.ended or signals.closed:
@@ -61,7 +61,7 @@ def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
 def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
     unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
     stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
-    alike = f"stopped after {ALIKE_RUNS} identical failures in a row ({end.failed_alike})" if end.failed_alike else ""
+    alike = f"stopped after {ALIKE_RUNS} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
     found = [
         (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
         (AllocationEnding.USER, signals.asked, "stopped by the user"),

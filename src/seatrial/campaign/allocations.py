@@ -4,7 +4,7 @@
 
 The job runs the campaign's loop by itself (`campaign.allocation_job`) and needs no harness; the folder holds all there is to know. An
 attempt that it could not close gets its outcome here, with the cause by Slurm's state. A new job follows where the old one's time was over
-and something was reached, or where nobody wanted its end (preempted, a lost node); otherwise what is left is for the next `seatrial run`.
+and something was reached, or where Slurm ended it (preempted, a lost node); otherwise what is left is for the next `seatrial run`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seatrial.campaign.invocation import EarlyEnd
 from seatrial.campaign.job_endings import allocation_end, judge_job, with_cause
 from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.campaign.one_run import close_attempt
-from seatrial.campaign.resume import choose_start, gets_further
+from seatrial.campaign.resume import choose_start, makes_progress
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.errors import LaunchError, RefusedError
@@ -34,7 +34,7 @@ from seatrial.records.results import LiveState
 
 
 class AllocationListener(StopListener, Protocol):
-    """What the campaign tells of its job (`campaign.loop`)."""
+    """What the campaign reports about its job (`campaign.loop`)."""
 
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None: ...
     def noted(self, text: str) -> None: ...
@@ -249,7 +249,7 @@ class AllocationLoop(JobFollower):
         for (run, number), outcome in held.reported.items():
             if outcome.cause is Cause.JOB_TIME_LIMIT and not reached:
                 spec = next(one for one in held.order.specs if one.run == run)
-                if not gets_further(self.plan, self.paths.run(run), spec, number):
+                if not makes_progress(self.plan, self.paths.run(run), spec, number):
                     self.set_aside[run] = outcome.detail
         if not held.reported:
             self.set_aside |= {spec.run: end.detail for spec in held.order.specs}

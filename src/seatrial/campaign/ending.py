@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from seatrial.observe.progress import BETWEEN_STEPS
 from seatrial.observe.watchdog import Alarm
 from seatrial.records.launch import AGENT_GOT_TERM, NodeRecord
-from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.registry import advice, signature
 
 KILLED = ("killed", "deepspeed_launcher_killed")
@@ -85,28 +85,18 @@ class Ending:
         return self.stopped_host or ("" if self.alarm or self.interrupted else self.failed_host)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EndingCause:
-    """Outcome and cause; where `needs_log` only the log can give the cause."""
+def judge_ending(ending: Ending, ranks: RankEndings, world_size: int, steps: int | None, *, has_gpus: bool = True) -> Diagnosis:
+    """Without an outcome where only the log can give it.
 
-    outcome: Outcome
-    cause: Cause
-    detail: str = ""
-    action: str = ""
-    signature: str = ""
-    """The entry of the registry; empty for a good end."""
-    needs_log: bool = False
-
-
-def judge_ending(ending: Ending, ranks: RankEndings, world_size: int, steps: int | None, *, has_gpus: bool = True) -> EndingCause:
-    """`world_size` and `steps` are what the run was to have; None where unknown. `has_gpus` is False where it is known to have none."""
+    `world_size` and `steps` are what the run was to have; None where unknown. `has_gpus` is False where it is known to have none.
+    """
     if ending.lost_hosts:
         # Before everything else: ranks that lost another one, stalls and exit codes are its consequences.
         return _host_lost(ending.lost_hosts)
     if ending.alarm is not None:
         alarm = ending.alarm
         action = _alarm_advice(alarm, ranks, has_gpus=has_gpus)
-        return EndingCause(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=action, signature=alarm.cause.value)
+        return Diagnosis(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=action, signature=alarm.cause.value)
     if ending.interrupted:
         return _registered(Outcome.INTERRUPTED, "user", "stopped by the user")
     if ending.agent_lost:
@@ -115,11 +105,11 @@ def judge_ending(ending: Ending, ranks: RankEndings, world_size: int, steps: int
         on = f" on {ending.stopped_host}" if ending.stopped_host else ""
         return _failed("agent_stopped", f"the agent that watched this run{on} was sent TERM from outside, and ended it")
     if ending.returncode != 0:
-        return EndingCause(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
+        return Diagnosis(cause=Cause.UNKNOWN, detail="", action="", signature="")
     return _judge_exit_0(ranks, world_size, steps)
 
 
-def with_oom_kill(found: EndingCause, oom_kills: str) -> EndingCause:
+def with_oom_kill(found: Diagnosis, oom_kills: str) -> Diagnosis:
     """The kernel's counter explains a process that was killed: the log can only show that it was."""
     if not oom_kills or found.signature not in KILLED:
         return found
@@ -128,7 +118,7 @@ def with_oom_kill(found: EndingCause, oom_kills: str) -> EndingCause:
     return replace(found, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
 
 
-def _host_lost(lost: tuple[LostHost, ...]) -> EndingCause:
+def _host_lost(lost: tuple[LostHost, ...]) -> Diagnosis:
     first = lost[0]
     others = f", and with it {', '.join(host.host for host in lost[1:])}" if len(lost) > 1 else ""
     return _failed("node_silent" if first.silent else "node_gone", f"{first.host} was lost while the run ran{others}: {first.why}")
@@ -143,7 +133,7 @@ def _alarm_advice(alarm: Alarm, ranks: RankEndings, *, has_gpus: bool) -> str:
     return alarm.action if is_alone or not has_gpus else f"{alarm.action.rstrip('.')}. {advice(Cause.STALL)}"
 
 
-def _judge_exit_0(ranks: RankEndings, world_size: int, steps: int | None) -> EndingCause:
+def _judge_exit_0(ranks: RankEndings, world_size: int, steps: int | None) -> Diagnosis:
     # Ranks that all wrote their own `stop` need no log of the launcher.
     if ranks.logged_ok is not None and max(ranks.logged_ok, ranks.done) < ranks.launched:
         logged = f"the launcher logged a good end of {ranks.logged_ok} of {ranks.launched} ranks"
@@ -158,13 +148,13 @@ def _judge_exit_0(ranks: RankEndings, world_size: int, steps: int | None) -> End
         return _failed("ranks_missing", f"exit code 0, but only {ranks.done} of {world_size} ranks finished")
     if ranks.started and steps is not None and ranks.min_steps < steps:
         return _failed("ended_early", f"exit code 0, but a rank took {ranks.min_steps} of {steps} steps")
-    return EndingCause(outcome=Outcome.OK, cause=Cause.NONE)
+    return Diagnosis(outcome=Outcome.OK, cause=Cause.NONE, detail="", action="", signature="")
 
 
-def _failed(id: str, detail: str) -> EndingCause:
+def _failed(id: str, detail: str) -> Diagnosis:
     return _registered(Outcome.FAILED, id, detail)
 
 
-def _registered(outcome: Outcome, id: str, detail: str) -> EndingCause:
+def _registered(outcome: Outcome, id: str, detail: str) -> Diagnosis:
     entry = signature(id)
-    return EndingCause(outcome=outcome, cause=entry.cause, detail=detail, action=entry.action, signature=id)
+    return Diagnosis(outcome=outcome, cause=entry.cause, detail=detail, action=entry.action, signature=id)

@@ -53,10 +53,10 @@ class GrowingLog:
         until_s = self._cpu_clock() + LONGEST_TURN_CPU_S
         self._follow(lambda size: size - self._offset >= BLOCK_BYTES and self._cpu_clock() < until_s)
 
-    def diagnose(self, exit_code: int | None, asked_steps: int | None) -> Diagnosis:
+    def diagnose(self, exit_code: int | None, requested_steps: int | None) -> Diagnosis:
         """From every line of every host's log, once the run is over."""
         self._finish()
-        return self._reader.result(exit_code, asked_steps)
+        return self._reader.result(exit_code, requested_steps)
 
     def unfinished(self) -> tuple[int, int] | None:
         """How far the training is by what the log ends with, and of how many steps, once the run is over; None where it is through."""

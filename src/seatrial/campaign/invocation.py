@@ -49,7 +49,7 @@ class CampaignEnd:
     interrupted: bool = False
     stopped_on_error: bool = False
     out_of_budget: bool = False
-    failed_alike: str = ""
+    repeated_failure: str = ""
     """The cause for which run after run failed, none having succeeded, and which no setting explains."""
     disk_trouble: str = ""
     """Why no further run could be prepared: the disk's error."""
@@ -80,12 +80,12 @@ class EarlyEnd:
         if outcome.outcome is not Outcome.OK and self.invocation.plan.stop_on_error:
             self.end = CampaignEnd(stopped_on_error=True)
         elif self.schedule.left and not self.invocation.keep_going and not self.schedule.any_ok:
-            alike = failed_alike(self._ended, self.schedule.left)
-            self.end = CampaignEnd(failed_alike=alike) if alike else self.end
+            alike = repeated_failure(self._ended, self.schedule.left)
+            self.end = CampaignEnd(repeated_failure=alike) if alike else self.end
         return self.end
 
 
-def failed_alike(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:
+def repeated_failure(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:
     """What the last ALIKE_RUNS failed of, where that is one and the same and would fail the runs that are `left` too; else empty."""
     last = [outcome for _, outcome in ended[-ALIKE_RUNS:]]
     if _is_explained_by_a_setting([spec for spec, _ in ended[-ALIKE_RUNS:]], left):

@@ -5,7 +5,7 @@ does not know why (TERM means a cancelled job, a preemption, a time limit or a r
 whoever follows the job adds Slurm's reason. Started again by Slurm (a requeue), it closes the attempt that was cut short and begins the
 run's next one: attempts never share a file.
 
-`sbatch job.sbatch` by hand does the same. `OwnJob` serves every program that runs attempts within a job (`campaign.allocation_job`).
+`sbatch job.sbatch` by hand does the same. `CurrentJob` serves every program that runs attempts within a job (`campaign.allocation_job`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
     attempt = _own_attempt(first, order, environ)
     signals = JobSignals(attempt.job_stop, attempt.outcome.exists)
     signals.install()
-    return OwnJob(environ, signals).run(order.spec, attempt, signals, plan_hash=order.plan_hash)
+    return CurrentJob(environ, signals).run(order.spec, attempt, signals, plan_hash=order.plan_hash)
 
 
 def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPaths], own: str) -> None:
@@ -119,7 +119,7 @@ def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPath
             raise SeatrialError(f"job {job} {state} {one.folder}: wait until it is over, or `scancel {job}`, and submit it again")
 
 
-class OwnJob:
+class CurrentJob:
     """The job around this process: of the program in a job of ours, with its `signals`, or of a harness that was started in a job of the
     user's (salloc). Its nodes run one attempt after another."""
 
@@ -196,7 +196,7 @@ def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]
 
 
 def _log_rendezvous(attempt: AttemptPaths) -> bool:
-    """Where the ranks of each node meet, and by which of its interfaces; False where that is not known yet."""
+    """The rendezvous as each node sees it, and by which of its interfaces; False where that is unknown so far."""
     record = from_json_or_none(NodesRecord, files.read_json(attempt.nodes_record))
     if record is None:
         return False

@@ -1,6 +1,6 @@
 """How the attempt of a job ended, where the job itself could not record it: from Slurm's state and what the program in the job saw last.
 
-`stop_jobs(paths)` ends the jobs of a campaign that no harness follows, by what its folder tells of them; `settle_other_jobs(plan, paths)`
+`stop_jobs(paths)` ends the jobs of a campaign that no harness follows, as its folder lists them; `settle_other_jobs(plan, paths)`
 closes attempts of jobs that the plan as it is now does not ask for.
 """
 
@@ -158,7 +158,7 @@ def _stop_job(paths: JobPaths, job: str, *, runs: bool) -> None:
 
 
 def _as_seen(attempt: AttemptPaths, spec: RunSpec) -> RunOutcome:
-    """What the program in the job saw; else what the files tell."""
+    """What the program in the job saw; else what the files show."""
     seen = from_json_or_none(RunOutcome, files.read_json(attempt.job_outcome))
     if seen is not None:
         return seen

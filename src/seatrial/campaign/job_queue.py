@@ -165,7 +165,7 @@ def left_text(jobs: Mapping[str, FollowedJob]) -> str:
     known = [one.job.job for one in jobs.values() if one.job]
     unknown = [run for run, one in jobs.items() if one.job is None]
     left = f"job {', '.join(known)} may go on: `scancel {' '.join(known)}` ends {'it' if len(known) == 1 else 'them'}"
-    taken = f"it may have taken a job for {', '.join(unknown)}: see `squeue --me`"
+    taken = f"it may have accepted a job for {', '.join(unknown)}: see `squeue --me`"
     return f"Slurm does not answer, and {'; '.join([*([left] if known else []), *([taken] if unknown else [])])}"
 
 

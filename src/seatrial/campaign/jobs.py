@@ -1,6 +1,6 @@
 """The campaign loop of place `slurm`: every run a job, `place.jobs` of them in flight.
 
-    pick up what an earlier process submitted → submit → look (Slurm's word, and the attempt's own files) → the outcome
+    pick up what an earlier process submitted → submit → poll (Slurm's state, and the attempt's own files) → the outcome
 
 The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A job that ends without an
 outcome gets one here, with the cause by Slurm's state. Stop requests, and a controller that does not answer: `campaign.job_queue`. A
@@ -18,7 +18,7 @@ from seatrial.campaign.invocation import EarlyEnd
 from seatrial.campaign.job_endings import RUN_AGAIN, judge_job, with_cause
 from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.campaign.one_run import close_attempt, new_attempt
-from seatrial.campaign.resume import choose_start, gets_further
+from seatrial.campaign.resume import choose_start, makes_progress
 from seatrial.campaign.run_outcome import outcome_of_unstarted
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
@@ -51,7 +51,7 @@ class InFlightJob(FollowedJob):
 
 
 class JobListener(StopListener, Protocol):
-    """What the campaign tells of its jobs (`campaign.loop.Listener` and its published state)."""
+    """What the campaign reports about its jobs (`campaign.loop.Listener` and its published state)."""
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None: ...
     def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None: ...
@@ -215,7 +215,7 @@ class JobLoop(JobFollower):
             return one.stopped_before
         if outcome.cause is not Cause.JOB_TIME_LIMIT:
             return False
-        return gets_further(self.plan, self.paths.run(spec.run), spec, one.attempt.number)
+        return makes_progress(self.plan, self.paths.run(spec.run), spec, one.attempt.number)
 
     def _show(self) -> None:
         for one in self.in_flight.values():

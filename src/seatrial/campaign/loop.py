@@ -23,7 +23,7 @@ from seatrial.campaign.allocations import AllocationLoop, is_over_since, settle_
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts, StopRequests
 from seatrial.campaign.invocation import CampaignEnd, EarlyEnd, Invocation
-from seatrial.campaign.job import OwnJob
+from seatrial.campaign.job import CurrentJob
 from seatrial.campaign.job_endings import settle_other_jobs
 from seatrial.campaign.job_queue import FollowedJob
 from seatrial.campaign.jobs import InFlightJob, JobLoop
@@ -106,7 +106,7 @@ def run_campaign(
     recorder: RunRecorder | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CampaignEnd:
-    """Run what is not finished yet of `plan`, or all of it `again`. A training goes on from its last whole checkpoint unless it is to
+    """Run what is not finished yet of `plan`, or all of it `again`. A training goes on from its last complete checkpoint unless it is to
     start over, `from_start`. `server` has the other nodes' commands where there is no ssh;
     `recorder` keeps what was measured for the report.
 
@@ -135,11 +135,11 @@ def run_campaign(
             keep_going=keep_going,
             monotonic=monotonic,
         )
-        job = OwnJob() if _allocation_of(plan) == CURRENT else None
+        job = CurrentJob() if _allocation_of(plan) == CURRENT else None
         return _Campaign(invocation, listener, server, preflight.hosts, recorder or RunRecorder(paths), job).run(again)
 
 
-def run_in_job(order: AllocationOrder, paths: CampaignPaths, job: OwnJob, requests: StopRequests, listener: Listener) -> CampaignEnd:
+def run_in_job(order: AllocationOrder, paths: CampaignPaths, job: CurrentJob, requests: StopRequests, listener: Listener) -> CampaignEnd:
     """In a job that holds its nodes for many runs: run what is left of `order`. The harness that submitted it, or a later one, follows."""
     invocation = Invocation(
         plan=order.plan,
@@ -187,7 +187,7 @@ class _Campaign:
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
     recorder: RunRecorder | None = None
     """None within a job: the harness that follows it records the runs."""
-    job: OwnJob | None = None
+    job: CurrentJob | None = None
     """Whose nodes the runs get, one after another."""
     first_attempts: Mapping[str, int] = field(default_factory=dict)
     """Of a job that may have been started before, by run: later attempts do not start over."""
@@ -353,7 +353,7 @@ class _Campaign:
 
 @dataclass(frozen=True)
 class _JobView:
-    """What the loop of jobs tells, passed on to the campaign's listener."""
+    """What the job loop reports, passed on to the campaign's listener."""
 
     campaign: _Campaign
     schedule: Schedule

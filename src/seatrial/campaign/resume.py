@@ -2,7 +2,7 @@
 
 In: the folder. Out: the attempt that counts for a spec, and what changed since; where a harness died, outcomes for the attempts it left
 open. A run is finished when the newest attempt with its hash that was not cut short is `ok`: finished runs are not run again, changed
-ones have another hash and are. A training, which is a plan of one group and one repeat, goes on from the newest whole checkpoint of its
+ones have another hash and are. A training, which is a plan of one group and one repeat, goes on from the newest complete checkpoint of its
 earlier attempts, with another number of steps too; where anything else changed since, that is refused unless it was asked for
 (`--resume-changed`), and so for one that has finished and is to have more steps. Runs that are measured always start anew, since a
 checkpoint would change what is measured.
@@ -59,7 +59,7 @@ def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start
     return choose_checkpoint(run, spec, from_start=from_start, resume_changed=plan.resume_changed)
 
 
-def gets_further(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
+def makes_progress(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
     """Whether the attempt `number` saved a newer checkpoint than it started from: otherwise the next job would end where this one did."""
     before, after = read_resumption(run.attempt(number)), choose_start(plan, run, spec)
     reached = -1 if before is None or before.step is None else before.step
@@ -284,7 +284,7 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
             kill_orphans(attempt.folder, {})
             stored = files.read_json(attempt.spec) or {}
             lived = read_lifetime(attempt)
-            seen = f"; its last sign of life is in {lived.file}" if lived.file else ""
+            seen = f"; last activity recorded in {lived.file}" if lived.file else ""
             outcome = RunOutcome(
                 run=attempt.run,
                 attempt=attempt.number,

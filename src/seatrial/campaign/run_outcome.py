@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.campaign.ending import Ending, EndingCause, RankEndings, judge_ending, with_oom_kill
+from seatrial.campaign.ending import Ending, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.collect.attempt_files import node_of_rank, read_record
 from seatrial.collect.logs.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
@@ -41,7 +41,7 @@ FAILURE_TAIL_LINES = 80
 LAST_EVENTS = 50
 TAIL_BYTES = 200_000
 ACTIVATE_FAILED = "activate_failed"
-MAX_SAID = 300
+MAX_LINE_BEFORE = 300
 # A progress bar that is erased at its end was last drawn some steps before.
 MIN_SHARE_OF_BAR = 0.9
 # Who printed a line of a log's tail.
@@ -63,33 +63,32 @@ def outcome_of(
     judged = judge_ending(ending, ranks, wanted_ranks, wanted_steps, has_gpus=_may_have_gpus(spec, attempt))
     host = ending.broken_host
     found, may_have_failed = None, ""
-    if judged.needs_log or judged.outcome is Outcome.OK:
+    if judged.outcome in (None, Outcome.OK):
         read = log.diagnose(ending.returncode, spec.steps)
-        found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
+        found = read if judged.outcome is None or read.outcome is Outcome.FAILED else None
         may_have_failed = "" if found else _why_it_may_have_failed(read, log, spec.steps)
     if found:
         noticed = "" if found.noticed_by is None else f"noticed by rank {found.noticed_by}: "
         who = f"{found.who}: " if found.who else noticed
         detail = f"{'exit code 0, but ' if judged.outcome is Outcome.OK else ''}{who}{found.detail}"
-        judged = EndingCause(
-            outcome=Outcome.FAILED, cause=found.cause, detail=detail, action=found.action, signature=found.signature, needs_log=True
-        )
+        judged = replace(found, outcome=Outcome.FAILED, detail=detail)
         host = found.host or host
     judged = with_oom_kill(judged, ending.oom_kills)
+    assert judged.outcome is not None
     failed = judged.outcome is not Outcome.OK
     stall = locate_stall(attempt, ending.alarm)
     signature_id = stall.cause.value if stall.cause else judged.signature
     node = None if stall.rank is None else node_of_rank(NodesRecord(nodes=ending.nodes), stall.rank)
     host = (host or (node.name if node else "")) if failed else ""
     log_tail = tuple(last_lines(attempt, FAILURE_TAIL_LINES, TAIL_BYTES, host)) if failed else ()
-    said = line_before(log_tail) if signature_id == ACTIVATE_FAILED else ""
+    site_line = line_before(log_tail) if signature_id == ACTIVATE_FAILED else ""
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
         hash=spec.hash,
         outcome=judged.outcome,
         cause=stall.cause or judged.cause,
-        detail=with_host(f"{judged.detail}{said}{stall.clause}", host),
+        detail=with_host(f"{judged.detail}{site_line}{stall.clause}", host),
         action=name_options(with_host_log(stall.action or judged.action, host, ending.nodes), spec),
         exit_code=ending.returncode,
         started_t=started_t,
@@ -114,8 +113,8 @@ def line_before(tail: Sequence[str]) -> str:
     """The last line before ours, `, after: no module cuda`: a line of the site that failed is named by its number only."""
     lines = [_FROM.sub("", line).strip() for line in tail]
     at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), 0)
-    said = next((line for line in reversed(lines[:at]) if line), "")
-    return f", after: {said[:MAX_SAID]}" if said else ""
+    before = next((line for line in reversed(lines[:at]) if line), "")
+    return f", after: {before[:MAX_LINE_BEFORE]}" if before else ""
 
 
 def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
@@ -124,7 +123,7 @@ def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
     return not spec.place.traits.is_this_machine or provenance is None or bool(provenance.gpu_uuid_list)
 
 
-def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, asked_steps: int | None) -> str:
+def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, requested_steps: int | None) -> str:
     """Of a run that exited with 0; empty where nothing in its log puts that into doubt."""
     if read.outcome is None:
         if read.traceback_at_end:
@@ -133,7 +132,7 @@ def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, asked_steps: int |
             return f"exited 0, and {read.detail}"
         return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
     # Only the log names the number of steps where nobody asked for one.
-    unfinished = None if read.good_end or asked_steps is not None else log.unfinished()
+    unfinished = None if read.good_end or requested_steps is not None else log.unfinished()
     if unfinished is None or unfinished[0] > MIN_SHARE_OF_BAR * unfinished[1]:
         return ""
     return f"exited 0, and its log ends at {unfinished[0]:,} of {unfinished[1]:,}"

@@ -28,8 +28,7 @@ import psutil
 from seatrial.campaign.loop import Listener
 from seatrial.core.files import refuse_links
 from seatrial.core.paths import CampaignPaths
-from seatrial.core.shell import KILL_TIMEOUT_S, PIPE_BYTES, wait_for_exit
-from seatrial.launch.agents import module_argv
+from seatrial.core.shell import KILL_TIMEOUT_S, PIPE_BYTES, module_argv, wait_for_exit
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.results import CampaignResults, MeasuredRun

@@ -33,10 +33,10 @@ from seatrial.cli.options import AsJson, Out, Overrides, PlaceKind, SiteName
 from seatrial.cli.program import console_for, print_json, say_first
 from seatrial.core.errors import DONE, FAILED, UsageError
 from seatrial.core.hostfile import read_hostfile, select_hosts
-from seatrial.core.shell import find_on_path
+from seatrial.core.shell import find_on_path, module_argv
 from seatrial.core.text import count
 from seatrial.machine import slurm
-from seatrial.preflight.definitions import OK, REFUSED, WARNING, HostRow, HostsExamined, Section, folded, hosts_text, status
+from seatrial.preflight.definitions import OK, REFUSED, WARNING, CheckRow, HostsExamined, Section, folded, hosts_text, status
 from seatrial.records.codec import to_json
 from seatrial.records.plan import SLURM, PlaceSpec, SiteSpec, SlurmSpec, traits_of
 from seatrial.report.text import can_encode
@@ -115,7 +115,7 @@ def doctor(
     Exit code 0 when a campaign may start (warnings included), 2 when it is refused.
     """
     from seatrial.campaign.preflight import examine_by_ssh, need_of_this_host
-    from seatrial.observe.run_telemetry import empty_columns
+    from seatrial.machine.run_telemetry import empty_columns
     from seatrial.preflight.examine import examine
 
     began_m = time.monotonic()
@@ -203,7 +203,6 @@ def _try_jobs(need: Need) -> tuple[Section, ...]:
 
 
 def node_task(place: PlaceSpec, site: SiteSpec | None, folder: Path) -> NodeTask:
-    from seatrial.launch.agents import module_argv
     from seatrial.launch.launchers.commands import activation_script
     from seatrial.launch.transports.srun import container_options
     from seatrial.machine.network import interface_variables
@@ -300,12 +299,12 @@ def host_table(examined: HostsExamined, marks: Mapping[str, str], width: int) ->
             yield f"    {row.name:<{names - 4}}{' ' * GAP}{cells}".rstrip(), _worst(row)
 
 
-def _columns(row: HostRow, hosts: Sequence[str], marks: Mapping[str, str], cell: int) -> str:
+def _columns(row: CheckRow, hosts: Sequence[str], marks: Mapping[str, str], cell: int) -> str:
     shown = [marks[status(row.checks[host])] if host in row.checks else NOT_CHECKED for host in hosts]
     return "".join(f"{mark:^{cell}}" for mark in shown)
 
 
-def _counts(row: HostRow, hosts: Sequence[str], marks: Mapping[str, str]) -> str:
+def _counts(row: CheckRow, hosts: Sequence[str], marks: Mapping[str, str]) -> str:
     by_status = {
         name: [host for host in hosts if host in row.checks and status(row.checks[host]) == name] for name in (OK, WARNING, REFUSED)
     }
@@ -314,7 +313,7 @@ def _counts(row: HostRow, hosts: Sequence[str], marks: Mapping[str, str]) -> str
     return "  ".join(parts)
 
 
-def _worst(row: HostRow) -> str:
+def _worst(row: CheckRow) -> str:
     found = {status(check) for check in row.checks.values()}
     return next((name for name in (REFUSED, WARNING) if name in found), OK)
 

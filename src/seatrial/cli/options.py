@@ -156,7 +156,7 @@ MasterPort = Annotated[
         "--master-port",
         "--master_port",
         metavar="PORT",
-        help="The port of node 0 at which the commands meet; ranks meet at another (place.port). Default: MASTER_PORT.",
+        help="Control port of node 0; the ranks' rendezvous has another (`place.port`). Default: MASTER_PORT.",
         min=1,
         max=LAST_PORT,
         show_default=False,

@@ -83,7 +83,7 @@ def _check(here: ThisNode, rendezvous_port: int | None) -> None:
     if here.rank == 0 and not (here.address and here.port):
         raise UsageError(f"node 0 needs {ADDRESS} HOST {PORT} PORT: the address at which the other nodes reach it, and a free port")
     if here.port and here.port == rendezvous_port:
-        raise UsageError(f"{PORT} {here.port} is where the commands meet and place.port where the ranks do; choose two different ports")
+        raise UsageError(f"{PORT} {here.port} is the control port and place.port the ranks' rendezvous port: choose two different ports")
 
 
 def _number(option: str, environ: Mapping[str, str]) -> int | None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from seatrial.core.errors import DONE, INTERRUPTED, WRONG_USE, SeatrialError, UsageError, did_you_mean
-from seatrial.launch.agents import module_argv
+from seatrial.core.shell import module_argv
 
 EXAMPLES = {
     "prepare": (

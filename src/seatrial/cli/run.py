@@ -98,11 +98,11 @@ def run(
     A plan with `stages` is several campaigns and commands in order, with one acceptance at the end; --only then selects stages, and --set
     is for the plan of each.
 
-    Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
+    Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) resumes from its last complete
     checkpoint, with more steps too.
 
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early after 3 identical failures in a row;
-    130 interrupted; 1 a plan or command that cannot be read, or a disk that did not take a file.
+    130 interrupted; 1 a plan or command that cannot be read, or a file that could not be written.
     """
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.plan import read_plan
@@ -241,7 +241,7 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
     if unwritten or end.disk_trouble:
         return WRONG_USE
     # Nothing was measured: that says nothing about any setting.
-    return INCONCLUSIVE if end.failed_alike else results.verdict.verdict.exit_code
+    return INCONCLUSIVE if end.repeated_failure else results.verdict.verdict.exit_code
 
 
 def result_json(results: CampaignResults) -> dict[str, object]:
@@ -278,11 +278,11 @@ def _why_it_ended(end: CampaignEnd) -> str:
         return "stopped at the first failure (stop_on_error)"
     if end.out_of_budget:
         return "the budget is used up"
-    if end.failed_alike:
+    if end.repeated_failure:
         from seatrial.campaign.invocation import ALIKE_RUNS
 
         alike = f"after {ALIKE_RUNS} identical failures in a row"
-        return f"stopped with exit code 3 {alike} ({end.failed_alike}; --keep-going runs the others anyway)"
+        return f"stopped with exit code 3 {alike} ({end.repeated_failure}; --keep-going runs the others anyway)"
     if end.jobs_ended or end.job_too_short:
         return end.jobs_ended or end.job_too_short
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""

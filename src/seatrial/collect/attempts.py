@@ -332,7 +332,7 @@ def resumption_cautions(paths: AttemptPaths, spec: RunSpec, outcome: RunOutcome 
         return
     skipped = f" Damaged and skipped: {'; '.join(resumption.skipped)}." if resumption.skipped else ""
     if resumption.from_attempt is None:
-        text = f"Attempt {paths.number} started at step 0: no earlier attempt has a whole checkpoint."
+        text = f"Attempt {paths.number} started at step 0: no earlier attempt has a complete checkpoint."
         yield Caution(kind=RESUMED, subject=spec.run, text=f"{text}{skipped}")
     elif outcome is not None and outcome.resumed_from is not None:
         attempts = count(len(earlier_attempts(paths)) + 1, "attempt")

@@ -136,7 +136,7 @@ def tally_steps(path: Path, reading: Reading) -> StepTally | None:
 
 
 class _Lines:
-    """Reads line by line, and remembers some thousands of shapes."""
+    """Reads line by line, with a cache of some thousands of shapes."""
 
     def __init__(self, patterns: Sequence[re.Pattern[str]], rank: int | None) -> None:
         self._patterns = patterns

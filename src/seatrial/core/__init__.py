@@ -1,4 +1,4 @@
-"""The means that all other packages use: errors, text, files, paths, tables, commands, the control connection. Imports nothing of ours.
+"""What all other packages share: errors, text, files, paths, tables, commands, the control connection. Imports nothing of ours.
 
-More than fifteen modules in one folder: each is one means, so that the probe and the agents load the few that they need.
+More than fifteen modules in one folder: each is one subject, so that the probe and the agents load the few that they need.
 """

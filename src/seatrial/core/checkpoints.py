@@ -24,7 +24,7 @@ LONGEST_NAME = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCheckpoint:
-    """A whole checkpoint."""
+    """A complete checkpoint."""
 
     folder: Path
     step: int

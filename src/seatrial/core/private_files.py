@@ -1,4 +1,4 @@
-"""Files that lead to a command or a key (agent.json, call.json, .gate.json): believed only where nobody else can have written them.
+"""Files that lead to a command or a key (agent.json, call.json, .gate.json): trusted only if no other user can have written them.
 
     order = read_private_json(path)          # None: no such file, or torn; NotPrivateError: from others' hands, or open to them
 

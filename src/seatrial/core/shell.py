@@ -37,6 +37,12 @@ def quote(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
+def module_argv(module: str, python: str = "") -> tuple[str, ...]:
+    """The command that runs a module of ours."""
+    # -P: a selectors.py, an mlflow/ or a seatrial/ in the user's folder must not shadow the real one.
+    return (python or sys.executable, "-P", "-m", module)
+
+
 def export_lines(env: Mapping[str, str]) -> list[str]:
     """`export NAME=value` lines, quoted, in name order."""
     return [f"export {name}={shlex.quote(value)}" for name, value in sorted(env.items())]

@@ -104,7 +104,7 @@ class BoundStatus(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One value a criterion checks, or why there is none."""
+    """One value a criterion checks, or why there is none. Its `evidence()` is what the verdict keeps of it."""
 
     subject: str
     value: Scalar = None

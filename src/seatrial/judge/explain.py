@@ -13,7 +13,7 @@ from seatrial.records.measure import PREFLIGHT
 from seatrial.records.verdict import EVERY_GROUP, EVERY_RUN, METRICS, WINNER, Evidence, Finding, metric_entry
 
 
-class Raw(enum.Enum):
+class RawKind(enum.Enum):
     """A kind of file that a run writes and that tables are computed from."""
 
     STEPS = "steps"
@@ -124,19 +124,19 @@ def compares_groups(finding: Finding, evidence: Evidence) -> bool:
     return is_comparison and _own_name(evidence) in ("", _LOSS)
 
 
-def raw_kinds(finding: Finding, evidence: Evidence) -> tuple[Raw, ...]:
+def raw_kinds(finding: Finding, evidence: Evidence) -> tuple[RawKind, ...]:
     """The kinds of files the number was computed from."""
     metric = _own_name(evidence) or (finding.criterion.metric if finding.criterion else "")
     if metric == PREFLIGHT:
         return ()
     if metric in _MEMORY_METRICS or metric.startswith(_TREND_NAMES):
-        return (Raw.TELEMETRY, Raw.STEPS)
+        return (RawKind.TELEMETRY, RawKind.STEPS)
     if metric in _TELEMETRY_METRICS or metric in _SAMPLED_CAUSES:
-        return (Raw.TELEMETRY,)
+        return (RawKind.TELEMETRY,)
     if metric in _OUTCOME_METRICS:
-        return (Raw.OUTCOME, Raw.LOG)
+        return (RawKind.OUTCOME, RawKind.LOG)
     if finding.kind == "debug":
-        return (Raw.SETTINGS, Raw.LOG)
+        return (RawKind.SETTINGS, RawKind.LOG)
     if metric in METRICS or finding.kind != "criterion" or finding.criterion is None or finding.criterion.scope == EVERY_RUN:
-        return (Raw.STEPS,)
-    return (Raw.STEPS, Raw.OUTCOME)
+        return (RawKind.STEPS,)
+    return (RawKind.STEPS, RawKind.OUTCOME)

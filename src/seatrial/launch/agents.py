@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from types import TracebackType
 from typing import Protocol
@@ -24,7 +23,7 @@ from seatrial.core.errors import LaunchError
 from seatrial.core.files import json_object, tail_lines
 from seatrial.core.linux import child_pids, set_subreaper
 from seatrial.core.paths import AttemptPaths
-from seatrial.core.shell import PIPE_BYTES, wait_or_kill
+from seatrial.core.shell import PIPE_BYTES, module_argv, wait_or_kill
 from seatrial.launch.transports import AGENT_EXIT_TIMEOUT_S
 from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.processes import AGENT_MODULE, read_start_ticks
@@ -49,12 +48,6 @@ def agent_argv(python: str = "") -> tuple[str, ...]:
 def query_handler_argv(python: str = "") -> tuple[str, ...]:
     """`seatrial.agent.query_handler`, which answers the doctor's queries about its host."""
     return module_argv(QUERY_HANDLER_MODULE, python)
-
-
-def module_argv(module: str, python: str = "") -> tuple[str, ...]:
-    """The command that runs a module of ours."""
-    # -P: a selectors.py, an mlflow/ or a seatrial/ in the user's folder must not shadow the real one.
-    return (python or sys.executable, "-P", "-m", module)
 
 
 class Agents(Protocol):

@@ -219,7 +219,7 @@ class PernodeServer:
         self._timeout_s, self._monotonic = timeout_s, monotonic
         self.nodes = node_names(nodes)
         self.master_addr = address
-        """The address of node 0 that the user named: ranks meet there too, unless the plan names another."""
+        """The address of node 0 that the user named: the rendezvous is there too, unless the plan names another."""
         self.addresses = own_addresses(address, interface)
         """All of node 0's, or those of `interface` (place.interface); that one first."""
         self._port, self._token, self._interface = port, new_token(), interface

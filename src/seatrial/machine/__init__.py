@@ -1,1 +1,2 @@
-"""Facts about this host: GPUs, processes, network, software, provenance, secrets. Read only, except that `orphans` kills and removes."""
+"""Facts about this host: GPUs, processes, network, software, provenance, secrets, samplers. Read only, except that
+`orphans` kills and removes, and samplers write their files."""

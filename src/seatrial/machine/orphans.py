@@ -57,7 +57,7 @@ PathFilter = Callable[[bytes], bool]
 
 def kill_orphans(folder: Path, known: Mapping[int, int], adopted: Callable[[], set[int]] = set) -> set[int]:
     """KILL the processes of an attempt until none is left or the time is over, then remove their shared memory; returns the pids."""
-    killed = _kill_until_gone(_Killer(belongs_to_attempt(folder), known, adopted))
+    killed = _kill_until_gone(_OrphanKiller(belongs_to_attempt(folder), known, adopted))
     _remove_segments(folder)
     return killed
 
@@ -67,7 +67,7 @@ def kill_leftovers(campaign: Path, attempt: Path, go_on: Callable[[], bool] = la
 
     Only for a caller who knows that `attempt` is the current one; `go_on` is called before each scan to check that it still is.
     """
-    return _kill_until_gone(_Killer(belongs_to_other_attempt(campaign, attempt), {}, set), go_on)
+    return _kill_until_gone(_OrphanKiller(belongs_to_other_attempt(campaign, attempt), {}, set), go_on)
 
 
 def find_leftovers(campaign: Path, attempt: Path) -> list[int]:
@@ -114,7 +114,7 @@ def find_processes(
     return sorted((family & living.keys()) - ancestors)
 
 
-def _kill_until_gone(killer: _Killer, go_on: Callable[[], bool] = lambda: True) -> set[int]:
+def _kill_until_gone(killer: _OrphanKiller, go_on: Callable[[], bool] = lambda: True) -> set[int]:
     deadline_m = time.monotonic() + KILL_TIMEOUT_S
     while go_on() and killer.kill_all() and time.monotonic() < deadline_m:
         # A process that forks whenever it is killed is caught only by scanning faster than it forks.
@@ -125,7 +125,7 @@ def _kill_until_gone(killer: _Killer, go_on: Callable[[], bool] = lambda: True) 
     return killer.killed
 
 
-class _Killer:
+class _OrphanKiller:
     """Scans for wanted processes again and again, and kills them."""
 
     def __init__(self, wanted: PathFilter, known: Mapping[int, int], adopted: Callable[[], set[int]]) -> None:

@@ -139,7 +139,7 @@ class JobStatus:
 
 
 def own_jobs(ask: Call | None = None) -> dict[str, JobStatus] | None:
-    """Every job of this user that Slurm still remembers, by id; None where it does not answer."""
+    """Every job of this user that Slurm still lists, by id; None where it does not answer."""
     answer = (ask or call)(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%V|%k"])
     if not answer.ok:
         return None
@@ -166,7 +166,7 @@ def final_state(job: str) -> JobStatus:
 
 
 def earlier_states(job: str) -> tuple[str, ...]:
-    """How the starts of a requeued job ended, oldest first, as far as the accounting tells: `NODE_FAIL`, `PREEMPTED`, `REQUEUED`."""
+    """How the starts of a requeued job ended, oldest first, by the accounting: `NODE_FAIL`, `PREEMPTED`, `REQUEUED`."""
     answer = call(
         ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job}", "--format=State"], timeout_s=10.0
     )

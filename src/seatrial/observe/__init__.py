@@ -1,1 +1,1 @@
-"""Watching a run while it runs: progress, limits and stalls, samplers, ETA."""
+"""Watching a run while it runs: progress, limits and stalls, ETA."""

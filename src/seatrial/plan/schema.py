@@ -245,7 +245,7 @@ is refused."""
     nodes: int | None = Field(default=None, ge=1, le=MAX_RANKS)
     """For `pernode` and `slurm`: how many nodes there are, each with the same number of ranks; 1 for `slurm` when left out."""
     master_addr: str | None = None
-    """For all but `local`: name or address at which ranks meet; that of the first host when left out."""
+    """For all but `local`: rendezvous address of the ranks, a name or an IP address; that of the first host when left out."""
     interface: str | None = None
     """For all but `local`: network interfaces for NCCL and Gloo, in NCCL's grammar: names begin so (`eth,ib`), are exactly so \
 (`=eth0`), or do not (`^lo,docker`). Sets NCCL_SOCKET_IFNAME, and GLOO_SOCKET_IFNAME where it is one name. Agents reach the harness there \
@@ -258,7 +258,7 @@ alone, if its machine has such an interface."""
     """Which GPUs are there, such as `H100-80GB` (`seatrial plan fit --help` lists them), for the forecast of memory where they cannot be \
 asked before the start: on `slurm`, other hosts, or another machine than this."""
     port: int | None = Field(default=None, ge=1, le=LAST_PORT)
-    """The port at which ranks meet, where it must be this one: a run that cannot have it ends as `port_in_use`. A free one is held for \
+    """Rendezvous port of the ranks, where it must be this one: a run that cannot have it ends as `port_in_use`. A free one is held for \
 each run when left out."""
     port_base: int | None = Field(default=None, ge=1, le=LAST_PORT)
     """First of the 200 ports that are tried, one after the other; 29650 and up when left out."""

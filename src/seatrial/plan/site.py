@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SlurmDefaults(StrictModel):
-    """What jobs ask for where the plan says nothing."""
+    """What jobs ask for where the plan says nothing: some keys of records.plan.SlurmSpec, any of which may be null."""
 
     partition: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.,@-]+$")
     account: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.,@-]+$")
@@ -37,7 +37,7 @@ class SlurmDefaults(StrictModel):
 
 
 class Container(StrictModel):
-    """The image that ranks of Slurm jobs run in, by srun's plugin pyxis."""
+    """The image that ranks of Slurm jobs run in, by srun's plugin pyxis. Not ContainerSpec itself, whose mounts and folder are a run's."""
 
     image: str = Field(pattern=r"^[A-Za-z0-9_./:@#+-]+$")
     """As `srun --container-image` takes it: `nvcr.io#nvidia/pytorch:25.01-py3`, or the path of a squashfs file."""
@@ -50,7 +50,7 @@ class Container(StrictModel):
 
 
 class Site(StrictModel):
-    """One site."""
+    """One site. Not records.plan.SiteSpec itself: its keys may be null, and container and Slurm defaults go into the place of each run."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)
     interface: str | None = Field(default=None, pattern=r"^(?:\^=?|=)?[A-Za-z0-9_.:-]{1,15}(?:,[A-Za-z0-9_.:-]{1,15})*$")

@@ -198,7 +198,7 @@ _SCALARS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-class _TooMuch(yaml.MarkedYAMLError):
+class _DocumentTooLarge(yaml.MarkedYAMLError):
     """Valid YAML beyond the limits of a plan."""
 
 
@@ -217,7 +217,7 @@ class PlanLoader(yaml.SafeLoader):
         self._depth += 1
         if self._nodes > MAX_NODES or self._depth > DEEPEST_NESTING:
             problem = TOO_DEEP if self._depth > DEEPEST_NESTING else f"more than {MAX_NODES:,} values, too many for a plan"
-            raise _TooMuch(problem=problem, problem_mark=self.get_mark())
+            raise _DocumentTooLarge(problem=problem, problem_mark=self.get_mark())
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -248,7 +248,7 @@ def parse_yaml(text: str, file: str) -> Document:
     """The plain values of one YAML document; errors name `file`."""
     try:
         node = yaml.compose(text, Loader=PlanLoader)
-    except _TooMuch as error:
+    except _DocumentTooLarge as error:
         raise PlanError(str(error.problem), file=file, line=_line(error)) from error
     except yaml.MarkedYAMLError as error:
         reason = ", ".join(part for part in (error.context, error.problem) if part)

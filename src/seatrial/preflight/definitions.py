@@ -2,7 +2,7 @@
 
 `CheckDefinition` describes one check once: the result on the terminal and the table in docs/doctor.md both come from it. `Need` is what a
 plan asks of this host, as far as the plan says (without runs: the host in general). Results are `records.caution.Check`s: in a `Section`
-per subject for one host, in a `HostRow` per check with every host's own result for many.
+per subject for one host, in a `CheckRow` per check with every host's own result for many.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class HostCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostRow:
+class CheckRow:
     """One check on every host that has a result for it."""
 
     name: str
@@ -214,7 +214,7 @@ class HostRow:
 @dataclass(frozen=True, kw_only=True)
 class HostSection:
     subject: str
-    rows: tuple[HostRow, ...]
+    rows: tuple[CheckRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +229,7 @@ class HostsExamined:
     """Host → its name in texts, where that is more than its own: `node1 (gpu-b)`."""
 
     @property
-    def rows(self) -> tuple[HostRow, ...]:
+    def rows(self) -> tuple[CheckRow, ...]:
         return tuple(row for section in self.sections for row in section.rows)
 
     @property
@@ -242,15 +242,15 @@ def status(check: Check) -> str:
     return OK if check.ok else REFUSED if check.refuses else WARNING
 
 
-def rows_of(found: Iterable[HostCheck]) -> tuple[HostRow, ...]:
+def rows_of(found: Iterable[HostCheck]) -> tuple[CheckRow, ...]:
     """One row per check name, in order of appearance. What hosts answered is made printable for a terminal."""
     rows: dict[str, dict[str, Check]] = {}
     for one in found:
         rows.setdefault(one.check.name, {})[one.host] = replace(one.check, found=printable(one.check.found))
-    return tuple(HostRow(name=name, checks=checks) for name, checks in rows.items())
+    return tuple(CheckRow(name=name, checks=checks) for name, checks in rows.items())
 
 
-def folded(row: HostRow, labels: Mapping[str, str] = NO_LABELS) -> list[Check]:
+def folded(row: CheckRow, labels: Mapping[str, str] = NO_LABELS) -> list[Check]:
     """One check for all hosts with the same result; all hosts that pass count as the same."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for host, check in row.checks.items():

@@ -1,4 +1,4 @@
-"""GPUs: that the driver answers, that there are as many as the plan asks for, and that those it uses are idle and not held back.
+"""GPUs: that the driver answers, that there are as many as the plan asks for, and that those it uses are idle and not throttled.
 
 In: a `Need`. Out: checks. Each is a function of what the driver reports and of the plan's runs, so tests can feed it odd states.
 """
@@ -148,8 +148,8 @@ ECC = warning(
 )
 LINK = warning(
     name="PCIe link",
-    what="width and generation of the link against what card and slot can do, judged only while the card is busy: a link at rest "
-    "goes down by design",
+    what="width and generation of the link against what card and slot can do, judged only while the card is busy: an idle link "
+    "drops to a lower speed by design",
     prevents="data_wait and all-reduce slower than on a sound machine; no error is shown",
     fix="reseat the card or its riser; `nvidia-smi -q -d PCIE` shows the link under load",
 )
@@ -187,7 +187,7 @@ def judge_states(states: Sequence[GpuState], all_states: Sequence[GpuState], nee
     yield _check_each(POWER, states, _capped, ok_text=capped, default_w=_default_w(states))
     yield _check_each(THROTTLE, states, _slowed, ok_text=_if_reported(states, "throttle_reasons", "none"))
     yield _check_each(ECC, states, _memory_errors, ok_text=_if_reported(states, "ecc_uncorrected", "none"))
-    yield _check_each(LINK, states, _slow_link, ok_text=_if_reported(states, "pcie_link_width", "as it should be, or at rest"))
+    yield _check_each(LINK, states, _slow_link, ok_text=_if_reported(states, "pcie_link_width", "full speed, or idle"))
     crowded = any(0 < len(spec.place.devices) < spec.place.ranks for spec in need.runs)
     usable = _if_reported(states, "compute_mode", "usable")
     yield _check_each(MODE, states, lambda state: _unusable(state, crowded=crowded), ok_text=usable)

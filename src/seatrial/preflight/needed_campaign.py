@@ -4,7 +4,7 @@ In: a `Need` with the folder of that campaign. Out: one check. The verdict is re
 attempt: a harness that was killed while it ran the campaign again leaves the verdict of before. Machine and software are read from the
 provenance.json of its runs and compared as fingerprints are with those of every run of the plan, the code left out: whether a platform is
 steady does not depend on a commit, and editing a plan of the checkout would be one. On many hosts it is the hosts as they were asked before
-the start; the nodes of a Slurm job are not known yet, and that is said.
+the start; the nodes of a Slurm job are not known yet; the check reports that.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ SYSTEM = Path("/sys/devices/system")
 PROCESSORS = warning(
     name="processors",
     what="processors that the affinity mask and the container's quota leave, against the number of ranks",
-    prevents="ranks that wait for each other's turn, and a p90 far above the p50; no error is shown",
+    prevents="ranks that compete for processor time, and a p90 far above the p50; no error is shown",
     fix="lower place.ranks, widen the mask (taskset, numactl, srun --cpus-per-task) or the quota (docker run --cpus, limits.cpu)",
     noise=True,
 )

@@ -198,13 +198,13 @@ SHOWN_PACKAGES = ("torch", "transformers", "deepspeed", "lightning", "vllm")
 PYTHON = information(
     name="Python",
     what="the Python of the harness and its packages",
-    prevents="results of a Python one did not mean",
-    fix="start seatrial from the environment that is meant",
+    prevents="results from the wrong Python environment",
+    fix="start seatrial from the right environment",
 )
 RUN_PYTHON = information(
     name="Python of {program}",
     what="the Python a plan's own program belongs to, often not the harness's, and its packages",
-    prevents="results of a Python one did not mean",
+    prevents="results from the wrong Python environment",
     fix="give the program by its full path",
 )
 TORCH = refusal(
@@ -235,10 +235,10 @@ CUDA_BUILD = refusal(
 )
 CUDA_DRIVER = refusal(
     name="driver for torch",
-    what="that the driver takes the CUDA version torch was built for",
+    what="that the driver supports the CUDA version torch was built for",
     prevents="RuntimeError: The NVIDIA driver on your system is too old",
     fix="update the driver, or install a torch built for CUDA {takes}",
-    in_docs={"takes": "that the driver takes"},
+    in_docs={"takes": "that the driver supports"},
 )
 PYTHON_CHECKS = (PYTHON, RUN_PYTHON, TORCH, TORCH_AGE, WORKLOADS, CUDA_BUILD, CUDA_DRIVER)
 
@@ -317,7 +317,7 @@ def judge_cuda_driver(used: UsedPython, takes: str) -> Iterator[Check]:
         return
     # Within one major version an older driver runs newer builds.
     ok = _major(build) <= _major(takes)
-    found = f"torch {used.interpreter.packages.get('torch', '')} is built for CUDA {build}, the driver takes up to {takes}"
+    found = f"torch {used.interpreter.packages.get('torch', '')} is built for CUDA {build}, the driver supports up to {takes}"
     yield CUDA_DRIVER.result(ok, found, refuses=bool(used.workloads), takes=_major(takes))
 
 

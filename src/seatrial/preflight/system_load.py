@@ -154,7 +154,7 @@ _TIMEX_BYTES = 512
 FOREIGN = warning(
     name="other processes",
     what="processor time of processes that are not ours, over a fraction of a second, and who they are",
-    prevents="step times slowed by other processes, and repeats that disagree; no error is shown",
+    prevents="step times slowed by other processes, and repeats that scatter; no error is shown",
     fix="end them or wait (`top` shows them), then start",
     noise=True,
 )
@@ -168,14 +168,14 @@ LOAD_AVERAGE = warning(
 CAMPAIGN = warning(
     name="other campaigns",
     what="agents of another Seatrial campaign on this host",
-    prevents="two campaigns that measure each other; no error is shown",
+    prevents="two campaigns that slow each other down; no error is shown",
     fix="wait for it, or `seatrial stop` its folder",
     noise=True,
 )
 CLOCK = information(
     name="clock",
-    what="whether the kernel holds the wall clock for synchronised",
-    prevents="logs of several nodes that cannot be laid side by side",
+    what="whether the kernel reports the wall clock as synchronised",
+    prevents="logs of several nodes that cannot be aligned in time",
     fix="start chrony or systemd-timesyncd",
 )
 LOAD_CHECKS = (FOREIGN, LOAD_AVERAGE, CAMPAIGN, CLOCK)

@@ -111,8 +111,8 @@ class Fault(str, enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What a log shows about the end of a run: how it ended, the first cause and where it is. A RunOutcome has some of
-    these fields too: outcome.json is one flat object, and the campaign may know more than the log."""
+    """How a run ended by its log, or by what the harness saw: the outcome, the first cause and where it is. A RunOutcome has some of
+    these fields too: outcome.json is one flat object, and both sources go into it."""
 
     cause: Cause
     """`none` where no failure is seen."""
@@ -126,7 +126,7 @@ class Diagnosis:
     host: str = ""
     """Of a run on many hosts, the one whose line shows the cause; empty where no single line does."""
     outcome: Outcome | None = None
-    """`failed`, `interrupted`, `ok`, or None where log and exit code do not show it."""
+    """None where it is not known from that source."""
     rank: int | None = None
     """The rank that failed first, where the log names it."""
     noticed_by: int | None = None
@@ -208,8 +208,8 @@ class RunOutcome:
 
     @property
     def message(self) -> str:
-        """The detail, by which failures are told apart, without what every start chooses again: the run's own port anywhere, others where
-        they are called a port; process numbers and addresses in memory."""
+        """The detail, by which failures are distinguished, without what every start chooses again: the run's own port anywhere, others
+        where they are called a port; process numbers and addresses in memory."""
         detail = re.sub(rf"(?<!\d){self.port}(?!\d)", "…", self.detail) if self.port else self.detail
         return CHOSEN_AGAIN.sub(lambda found: f"{found[1] or found[2] or ''}…", detail)
 
@@ -221,7 +221,7 @@ class Resumption:
     from_attempt: int | None = None
     """The attempt whose checkpoint it goes on from; None for a start at step 0."""
     checkpoint: str = ""
-    """The newest whole checkpoint, a folder within that attempt; empty where a script has its own format."""
+    """The newest complete checkpoint, a folder within that attempt; empty where a script has its own format."""
     step: int | None = None
     """The last step completed in it; None where a script has its own format."""
     skipped: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ _WHOLE_NAMES = {
     **dict.fromkeys(("img", "image", "res", "crop", "height", "img_px", "image_px", "px", "pixels"), PIXELS),
     "ga": SAMPLES,
 }
-# Words that mean most often how long or large a sample is, and sometimes another thing: what is said of them is that they may. `T` and `L`
+# Words that mean most often how long or large a sample is, and sometimes another thing: a report says only that they may. `T` and `L`
 # only in capitals, as in papers. Whatever is counted, tokens/s is a way out that the user can type.
 _LIKELY_NAMES = ("T", "L", "size", "sz", "win", "window", "n_seq", "num_seq", "n_points", "num_points", "points", "samples_len", "span")
 # Known not to change the work of a sample or a step: how data is loaded, how ranks communicate, how numbers are held, the model, the

@@ -40,7 +40,7 @@ _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Best:
+class BestConfig:
     """The recommended group, its row in the tables and what its runs had to do."""
 
     group: GroupSummary
@@ -52,7 +52,7 @@ class Best:
     """What must hold for it to be the best, where nobody knows it."""
 
 
-def find_best(results: CampaignResults) -> Best | None:
+def find_best(results: CampaignResults) -> BestConfig | None:
     """None when no group of the campaign can be recommended."""
     chosen = next((group for group in results.groups if group.group == results.ranking.recommended), None)
     if chosen is None:
@@ -60,7 +60,7 @@ def find_best(results: CampaignResults) -> Best | None:
     row = next(row for row in group_rows(results) if row["group"] == chosen.group)
     specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == chosen.group_key)
     confounded = next((place.confounded for place in results.ranking.groups if place.group == chosen.group), "")
-    return Best(group=chosen, row=row, spec=next(specs, None), confounded=confounded, condition=results.ranking.condition)
+    return BestConfig(group=chosen, row=row, spec=next(specs, None), confounded=confounded, condition=results.ranking.condition)
 
 
 def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -75,7 +75,7 @@ def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
     files.write_text(paths.best_overrides, best_overrides(best))
 
 
-def best_config(results: CampaignResults, best: Best) -> dict[str, Any]:
+def best_config(results: CampaignResults, best: BestConfig) -> dict[str, Any]:
     """The seeds' 36 keys, then the settings themselves and how sure the choice is."""
     ranking = results.ranking
     estimate = best.group.figures.get(ranking.metric)
@@ -101,7 +101,7 @@ def best_config(results: CampaignResults, best: Best) -> dict[str, Any]:
     return plain
 
 
-def best_env(best: Best) -> str:
+def best_env(best: BestConfig) -> str:
     """`NAME=value` lines that a shell can source."""
     values = dict(zip(BEST_ENV, (format_cell(best.row.get(key), key) for key in BEST_CONFIG), strict=True))
     values |= {"BEST_AXIS_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()): format_cell(value) for name, value in best.group.axes.items()}
@@ -109,7 +109,7 @@ def best_env(best: Best) -> str:
     return _comment(best) + "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
-def best_overrides(best: Best) -> str:
+def best_overrides(best: BestConfig) -> str:
     """One comment, then the seeds' hydra lines where the workload has a ZeRO stage, else lines for `seatrial run --set`."""
     for_trainer = best.row.get("zero_stage") is not None
     command = "the trainer's command" if for_trainer else "`seatrial run PLAN --set LINE`"
@@ -130,7 +130,7 @@ def best_overrides(best: Best) -> str:
     return _comment(best) + "\n".join(lines) + "\n"
 
 
-def _caution(best: Best) -> str:
+def _caution(best: BestConfig) -> str:
     """What must be known before its figures are believed; empty where nothing was on that slows a run down, and all else is equal."""
     debug = f"measured with {one_line(', '.join(best.group.debug))} on: its figures are not those of a plain run"
     confounded = f"confounded with another group: {one_line(best.confounded)}"
@@ -138,7 +138,7 @@ def _caution(best: Best) -> str:
     return "; ".join(text for text, is_so in known if is_so)
 
 
-def _comment(best: Best) -> str:
+def _comment(best: BestConfig) -> str:
     return f"# {_caution(best)}\n" if _caution(best) else ""
 
 

@@ -58,7 +58,7 @@ PICTURES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fold:
+class Details:
     """Sections under one title, each a heading and its content."""
 
     title: str
@@ -74,18 +74,18 @@ def summary_md(results: CampaignResults, paths: CampaignPaths) -> str:
     return _within_limit(_cut("\n\n".join(head), MAX_OF_THE_HEAD), list(_folds(results, paths, rest)))
 
 
-def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) -> Iterator[Fold]:
+def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) -> Iterator[Details]:
     failed = len(failures(results))
     wrong = [*failures_section(results), *statements_section(results), *cautions_section(results), *health_section(results)]
     title = f"Failures ({count(failed, 'cause')})" if failed else "No failures"
-    yield Fold(title=f"{title}, other findings, cautions, health", sections=_sections(wrong), is_open=bool(failed))
+    yield Details(title=f"{title}, other findings, cautions, health", sections=_sections(wrong), is_open=bool(failed))
     steps = [*step_time_section(results), *phases_section(results), *startup_section(results), *ranks_section(results)]
     courses = [*steps, *telemetry_section(results), *(["## Charts", *pictures] if pictures else [])]
     if several := [*smoke_section(results), *hosts_section(results)]:
-        yield Fold(title="Smoke record, hosts", sections=_sections(several))
-    yield Fold(title="Step time, phases, start-up, ranks, telemetry", sections=_sections(courses))
-    yield Fold(title="Best config, ETA, groups", sections=_sections(seed_sections(results, paths)))
-    yield Fold(title="Machine and files", sections=_sections([*_machine(results), *_files(paths)]))
+        yield Details(title="Smoke record, hosts", sections=_sections(several))
+    yield Details(title="Step time, phases, start-up, ranks, telemetry", sections=_sections(courses))
+    yield Details(title="Best config, ETA, groups", sections=_sections(seed_sections(results, paths)))
+    yield Details(title="Machine and files", sections=_sections([*_machine(results), *_files(paths)]))
 
 
 def _sections(blocks: Iterable[str]) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _sections(blocks: Iterable[str]) -> tuple[str, ...]:
     return tuple("\n\n".join(section) for section in found)
 
 
-def _within_limit(head: str, folds: list[Fold]) -> str:
+def _within_limit(head: str, folds: list[Details]) -> str:
     """The whole text, without the longest sections where it is too long."""
     left_out: list[str] = []
     while len(text := _assembled(head, folds, left_out)) > MAX_CHARACTERS and any(fold.sections for fold in folds):
@@ -108,7 +108,7 @@ def _within_limit(head: str, folds: list[Fold]) -> str:
     return text
 
 
-def _assembled(head: str, folds: list[Fold], left_out: list[str]) -> str:
+def _assembled(head: str, folds: list[Details], left_out: list[str]) -> str:
     blocks = [head]
     if left_out:
         blocks.append(f"Left out for length: {', '.join(left_out)}. `summary.html`, `summary.json` and the tables have all of it.")

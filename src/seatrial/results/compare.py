@@ -131,7 +131,7 @@ class Resolver:
             return replace(row.compared, name=f"{HISTORY_PREFIX}{pinned}", source=f"{HISTORY_PREFIX}{pinned}")
         names = history.pinned_names
         if name.startswith(HISTORY_PREFIX):
-            nothing = "nothing is pinned there: `seatrial history add OUT`, then `history pin ROW NAME`"
+            nothing = "no row is pinned: `seatrial history add OUT`, then `history pin ROW NAME`"
             remedy = did_you_mean(pinned, names) if names else nothing
             raise UsageError(f"no row of {self.history} is pinned as '{pinned}'{history.unreadable_clause}; {remedy}")
         if self.inside is not None:

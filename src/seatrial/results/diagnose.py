@@ -41,10 +41,10 @@ ERRORS_FILE = re.compile(r"\.err$|\.e\d+$|stderr", re.IGNORECASE)
 # be that of a rank or a node.
 JOB_NUMBER = re.compile(r"^slurm-(\d+(?:_\d+)?)\.\w+$|(?<!rank)(?<!node)(?<!task)[-_.](\d{3,})\.(?:out|err)$|\.[eo](\d+)$", re.IGNORECASE)
 MAX_JOBS_NAMED = 3
-# Parts of a name that tell the files of one job apart: the stream, and a rank, node or host with all that is behind it.
+# Parts of a name that distinguish the files of one job: the stream, and a rank, node or host with all that is behind it.
 STREAM = re.compile(r"(?<![a-z])(?:std)?(?:out|err)(?:put|ors?)?(?![a-z])")
 MEMBER = re.compile(r"(?<![a-z])(?:local_?|global_?)?(?:rank|node|host|task|worker|master|launcher|pod|replica|proc|gpu)s?(?![a-z]{2}).*")
-# Parts with a number that tell jobs apart: a date, a time, a trial. Other numbers are those of ranks and hosts.
+# Parts with a number that distinguish jobs: a date, a time, a trial. Other numbers are those of ranks and hosts.
 OF_A_JOB = re.compile(r"\d{4}-\d\d-\d\d|(?<![a-z\d])\d{6,}|(?<![a-z])(?:run|exp|experiment|trial|seed|lr|bs|v)[_-]?\d+")
 
 PRESCAN_LINES = 2000
@@ -78,7 +78,7 @@ class LogReport:
     """Figures of the script's own summary, by its names."""
 
 
-def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_steps: int | None = None) -> LogReport:
+def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, requested_steps: int | None = None) -> LogReport:
     reader = LogReader()
     num_lines, is_empty = 0, True
     for file, line in _in_order(files):
@@ -87,12 +87,12 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         is_empty = is_empty and not line.strip()
     _refuse_unnumbered_jobs([file for file in files if file.name in reader.files_with_steps()])
     steps, reported = summarise_steps([file.path for file in files])
-    diagnosis = _with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps)
+    diagnosis = _with_losses(reader.result(exit_code=exit_code, requested_steps=requested_steps), steps)
     diagnosis = _with_short_files(diagnosis, files, reader)
     diagnosis = _with_progress(diagnosis, reader.unfinished())
     diagnosis = _with_unread(diagnosis, "the log is empty" if is_empty else _not_text(files))
-    if asked_steps is not None:
-        diagnosis = _with_asked_steps(diagnosis, steps, reader.reached(asked_steps), asked_steps)
+    if requested_steps is not None:
+        diagnosis = _with_asked_steps(diagnosis, steps, reader.reached(requested_steps), requested_steps)
     return LogReport(
         files=tuple(file.name for file in files),
         num_lines=num_lines,
@@ -121,7 +121,7 @@ def _not_text(files: Sequence[LogFile]) -> str:
 
 
 def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
-    """A job that ended well by its log or exit code, and trained nothing: whether that was meant, nobody can tell."""
+    """A job that ended well by its log or exit code with losses that are nan or inf to the end: its outcome is unknown."""
     if found.outcome is not Outcome.OK or steps is None or steps.nan_from is None:
         return found
     entry = general(Cause.NAN)
@@ -153,16 +153,16 @@ def _with_progress(found: Diagnosis, unfinished: tuple[int, int] | None) -> Diag
     return _cannot_tell(found, f"the log ends at {unfinished[0]:,} of {unfinished[1]:,}")
 
 
-def _with_asked_steps(found: Diagnosis, steps: StepSummary | None, reached: bool | None, asked_steps: int) -> Diagnosis:
+def _with_asked_steps(found: Diagnosis, steps: StepSummary | None, reached: bool | None, requested_steps: int) -> Diagnosis:
     """Neither an exit code of 0 nor a line that says that training is over shows that all steps were taken. `reached`: by the log's last
     lines; None where they show no step."""
-    if found.outcome is not Outcome.OK or reached or (steps is not None and steps.may_be(asked_steps)):
+    if found.outcome is not Outcome.OK or reached or (steps is not None and steps.may_be(requested_steps)):
         return found
     shown = [last for last in (found.last_step, steps.last if steps else None) if last is not None]
     if not shown:
-        return found if found.good_end else _cannot_tell(found, f"the log shows no step, and {asked_steps:,} were asked for")
+        return found if found.good_end else _cannot_tell(found, f"the log shows no step, and {requested_steps:,} were asked for")
     over = "; the step numbers start over, and no line names an epoch" if steps is not None and steps.num_started_over else ""
-    return _cannot_tell(found, f"the last step in the log is {max(shown):,}, and {asked_steps:,} were asked for{over}")
+    return _cannot_tell(found, f"the last step in the log is {max(shown):,}, and {requested_steps:,} were asked for{over}")
 
 
 def _cannot_tell(found: Diagnosis, detail: str) -> Diagnosis:

@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.core.linux import set_parent_death_signal
 from seatrial.core.paths import AttemptPaths
-from seatrial.core.shell import KILL_TIMEOUT_S, wait_for_exit
-from seatrial.launch.agents import module_argv
+from seatrial.core.shell import KILL_TIMEOUT_S, module_argv, wait_for_exit
 from seatrial.machine.host import usable_cpu_count
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution

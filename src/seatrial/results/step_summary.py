@@ -71,9 +71,9 @@ class StepSummary:
     is_whole: bool = True
     """Whether every line with a step was read; else only those in the first and last `rates_of_bytes`."""
 
-    def may_be(self, asked_steps: int) -> bool:
+    def may_be(self, requested_steps: int) -> bool:
         """Whether the job may have taken so many: steps are counted from 0 or from 1, and not each is printed."""
-        return self.last is not None and self.last + self.interval >= asked_steps
+        return self.last is not None and self.last + self.interval >= requested_steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.tables import format_cell, read_table
 from seatrial.history.rows import history_path
 from seatrial.judge.cross_run_criteria import baseline_file
-from seatrial.judge.explain import Raw, compares_groups, how_computed, is_reported_by_workload, raw_kinds
+from seatrial.judge.explain import RawKind, compares_groups, how_computed, is_reported_by_workload, raw_kinds
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import from_json_or_none
@@ -105,7 +105,7 @@ def subjects_of(finding: Finding, evidence: Evidence) -> list[str]:
     return [evidence.subject, *([] if baseline.campaign or baseline.history else [baseline.group])]
 
 
-def _baseline_files(finding: Finding, evidence: Evidence, kinds: Sequence[Raw]) -> list[Path]:
+def _baseline_files(finding: Finding, evidence: Evidence, kinds: Sequence[RawKind]) -> list[Path]:
     """The files of a baseline outside this folder: raw files of another campaign's group, or the history file."""
     baseline = finding.criterion.baseline if finding.criterion else None
     if baseline is None or not (baseline.campaign or baseline.history):
@@ -140,17 +140,17 @@ def _attempts_of(subject: str, current: Sequence[Attempt]) -> list[Attempt]:
     return one or [attempt for attempt in current if subject in (attempt.spec.group, qualified_name(attempt.spec.group, attempt.spec.key))]
 
 
-def _files(attempts: Sequence[Attempt], kinds: Sequence[Raw]) -> list[Path]:
+def _files(attempts: Sequence[Attempt], kinds: Sequence[RawKind]) -> list[Path]:
     return [file for attempt in attempts for kind in kinds for file in _raw_files(AttemptPaths(Path(attempt.folder)), kind)]
 
 
-def _raw_files(attempt: AttemptPaths, kind: Raw) -> list[Path]:
+def _raw_files(attempt: AttemptPaths, kind: RawKind) -> list[Path]:
     wanted = {
-        Raw.STEPS: attempt.all_events() or [attempt.launcher_log, attempt.train_log],
-        Raw.TELEMETRY: [attempt.gpu_telemetry, attempt.host_telemetry],
-        Raw.OUTCOME: [attempt.outcome],
-        Raw.LOG: [attempt.launcher_log],
-        Raw.SETTINGS: [attempt.environment, attempt.spec],
+        RawKind.STEPS: attempt.all_events() or [attempt.launcher_log, attempt.train_log],
+        RawKind.TELEMETRY: [attempt.gpu_telemetry, attempt.host_telemetry],
+        RawKind.OUTCOME: [attempt.outcome],
+        RawKind.LOG: [attempt.launcher_log],
+        RawKind.SETTINGS: [attempt.environment, attempt.spec],
     }
     return [file for file in wanted[kind] if file.is_file()]
 

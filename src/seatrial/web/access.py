@@ -28,7 +28,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-# Connections are few, and kept for guests.
+# Connections are few, and kept for requests with the token.
 CLOSE_CONNECTION = {"Connection": "close"}
 # Not a redirect: to a browser the whole chain was started by the page that held the link, a chat in another tab or the file that `--open`
 # opens, and the strict cookie would not be sent along. This page starts a new one.
@@ -36,9 +36,7 @@ TOKEN_PAGE = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Go on</a>\n'
 )
 NO_TOKEN = "Open the address that `seatrial watch --web` printed when it was started, with its token.\n"
-WRONG_HOST = (
-    "Ask for 127.0.0.1 or localhost and the very port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
-)
+WRONG_HOST = "Ask for 127.0.0.1 or localhost and the port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
 READ_ONLY = "Read-only: GET and HEAD.\n"
 
 

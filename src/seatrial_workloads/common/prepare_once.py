@@ -45,7 +45,8 @@ class PrepareError(StartupError):
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """Who builds: a process of a host since it booted, in its PID namespace."""
+    """Who builds: a process of a host since it booted, in its PID namespace. Not the owner of a campaign: workloads import nothing of
+    campaign/, and here the heartbeat is the lock file's time."""
 
     token: str
     host: str

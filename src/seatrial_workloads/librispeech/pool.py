@@ -1,7 +1,7 @@
 """A process pool that survives killed workers. In: a function and tasks. Out: each task with its result, in order of completion.
 
 Tasks are sent in chunks, to save messages. When a worker dies (OOM killer, crashing decoder), each task of its chunk is retried alone; one
-that kills a second worker gets `Died` as its result. Workers exit after the current task on SIGTERM and when the parent is gone.
+that kills a second worker gets `CrashedTask` as its result. Workers exit after the current task on SIGTERM and when the parent is gone.
 
 Not concurrent.futures: there one dead worker fails every pending task and neither the task nor the signal is known, an interrupt waits for
 whole chunks, and workers of a killed parent stay for ever.
@@ -39,7 +39,7 @@ class PoolError(Exception):
     """Workers do not start, or the function raised."""
 
 
-class Died(NamedTuple):
+class CrashedTask(NamedTuple):
     """Result of a task that killed two workers."""
 
     reason: str
@@ -83,7 +83,7 @@ class Pool(Generic[Task, Result]):
                 worker.process.kill()
                 worker.process.join()
 
-    def results(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Result | Died]]:
+    def results(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Result | CrashedTask]]:
         """Each task with its result, in order of completion."""
         self._waiting.extend(_chunks(tasks, self._num_workers))
         for _ in range(min(self._num_workers, len(self._waiting))):
@@ -111,7 +111,7 @@ class Pool(Generic[Task, Result]):
             with contextlib.suppress(OSError):
                 worker.pipe.send(chunk.tasks)
 
-    def _receive(self, worker: Worker[Task]) -> Iterator[tuple[Task, Result | Died]]:
+    def _receive(self, worker: Worker[Task]) -> Iterator[tuple[Task, Result | CrashedTask]]:
         try:
             message = worker.pipe.recv()
         except (EOFError, OSError):
@@ -125,7 +125,7 @@ class Pool(Generic[Task, Result]):
         else:
             yield from zip(worker.chunks.popleft().tasks, message, strict=True)
 
-    def _replace_dead(self, worker: Worker[Task]) -> Iterator[tuple[Task, Result | Died]]:
+    def _replace_dead(self, worker: Worker[Task]) -> Iterator[tuple[Task, Result | CrashedTask]]:
         worker.process.join()
         worker.pipe.close()
         exit_code = worker.process.exitcode or 0
@@ -137,7 +137,7 @@ class Pool(Generic[Task, Result]):
         fatal = worker.chunks.popleft() if worker.is_ready and worker.chunks else None
         self._waiting.extendleft(reversed(worker.chunks))
         if fatal and fatal.is_second_try:
-            yield fatal.tasks[0], Died(how)
+            yield fatal.tasks[0], CrashedTask(how)
         elif fatal:
             self._waiting.extendleft(Chunk([task], is_second_try=True) for task in reversed(fatal.tasks))
         self._workers[self._workers.index(worker)] = self._start_worker()

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from seatrial.core.files import BY_UMASK, atomic_write, remove_partial_files, size_bytes, write_text
-from seatrial_workloads.librispeech.pool import Died, Pool
+from seatrial_workloads.librispeech.pool import CrashedTask, Pool
 from seatrial_workloads.librispeech.progress import progress
 from seatrial_workloads.librispeech.tree import (
     Conversion,
@@ -284,7 +284,7 @@ def convert_all(request: Request, to_do: Mapping[str, Source], paths: TreePaths,
                     lines.add(rel_path, done.outputs[rel_path])
                 case Rejected(reason):
                     done.rejected[rel_path] = reason
-                case Died(how):
+                case CrashedTask(how):
                     done.rejected[rel_path] = f"the process preparing it {how}, twice"
                 case WriteFailed(error_number, what):
                     raise write_error(request.output_root, error_number, what)

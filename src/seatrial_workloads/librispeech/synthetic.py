@@ -10,7 +10,7 @@ import numpy as np
 
 from seatrial.core.files import BY_UMASK, remove_partial_files, write_text
 from seatrial_workloads.librispeech.audio import write_flac
-from seatrial_workloads.librispeech.pool import Died, Pool
+from seatrial_workloads.librispeech.pool import CrashedTask, Pool
 from seatrial_workloads.librispeech.progress import progress
 from seatrial_workloads.librispeech.tree import (
     MIN_UTTERANCES,
@@ -202,10 +202,10 @@ def create_synthetic_tree(
     return len(lengths)
 
 
-def _checked(root: Path, length: int | OSError | Died) -> int:
+def _checked(root: Path, length: int | OSError | CrashedTask) -> int:
     if isinstance(length, OSError):
         raise write_error(root, length.errno, str(length))
-    if isinstance(length, Died):
+    if isinstance(length, CrashedTask):
         raise PrepareError(f"a worker process {length.reason}, twice: run the same command again")
     return length
 

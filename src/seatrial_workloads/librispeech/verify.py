@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from seatrial_workloads.librispeech.pool import Died, Pool
+from seatrial_workloads.librispeech.pool import CrashedTask, Pool
 from seatrial_workloads.librispeech.progress import progress
 from seatrial_workloads.librispeech.tree import ManifestError, PrepareError, RejectedError, Row, is_inside_tree, read_manifest, scan_tree
 
@@ -54,7 +54,7 @@ def verify_tree(
     inside = [row for row in rows if is_inside_tree(row.rel_path)]
     with progress("checking", len(inside), log_every, quiet=quiet) as advance, Pool(CheckOne(root, sample_rate), num_workers) as pool:
         for row, outcome in pool.results(inside):
-            problem = f"the process decoding it {outcome.reason}, twice" if isinstance(outcome, Died) else outcome
+            problem = f"the process decoding it {outcome.reason}, twice" if isinstance(outcome, CrashedTask) else outcome
             if problem:
                 problems.append(f"{row.rel_path}: {problem}")
             advance(f"{len(problems)} problems" if problems else "")

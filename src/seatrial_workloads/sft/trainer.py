@@ -1,4 +1,4 @@
-"""The Hugging Face Trainer with what it lacks: tokens and examples of each step, FSDP where it would train DDP, whole checkpoints.
+"""The Hugging Face Trainer with what it lacks: tokens and examples of each step, FSDP where it would train DDP, complete checkpoints.
 
 The Trainer sets up the process group, the sampler, autocast, DDP and the loop. Checkpoints are written as every workload's are
 (`common.checkpoints`), with the whole state, so that a run may resume with another strategy.

@@ -46,7 +46,8 @@ FLAG_SETTINGS = {
 
 
 class StrictParser(argparse.ArgumentParser):
-    """Names the nearest flag for an unknown one, and raises instead of ending the process."""
+    """Names the nearest flag for an unknown one, and raises instead of ending the process. The procedures' own parser is in a package that
+    no workload may import."""
 
     def error(self, message: str) -> Any:
         raise StartupError(message)

@@ -52,7 +52,7 @@ class StepValues:
     data_wait_s: float
 
 
-class Readout:
+class DeviceReadout:
     """Values of the newest steps on their way from the device."""
 
     def __init__(self, ranks: Ranks) -> None:

@@ -44,7 +44,7 @@ from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import PATH_SETTINGS, Reporter, RunInfo
 from seatrial_workloads.sparse_lm.settings import SCHEDULES, SIZE_FIELDS, Settings, parse_fault
-from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, HaltPoll, Readout, TermSignal, break_on_purpose
+from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, DeviceReadout, HaltPoll, TermSignal, break_on_purpose
 
 # From here on the sequential reference takes minutes a step.
 SLOW_SEQUENTIAL = 1024
@@ -117,7 +117,7 @@ class Trainer:
         self.profile: StepProfile | None = None
         self.reporter = Reporter(settings, context, info)
         self.halt = HaltPoll(context.run_dir, info.run_id, info.attempt, log.info)
-        self.readout = Readout(ranks)
+        self.readout = DeviceReadout(ranks)
         lowest = lowest_capability(ranks)
         self.precision = choose_precision(settings.precision, lowest)
         self.choices: dict[str, Choice] = {**info.no_effect, "precision": self.precision, **set_math_backend(MathOptions(), lowest)}
@@ -274,7 +274,7 @@ class Trainer:
         self.model.collect_statistics(False)
         losses = [self.engine.forward(**batch.inputs(self.ranks.device)).float() for batch in self.validation]
         self.model.train()
-        readout = Readout(self.ranks)
+        readout = DeviceReadout(self.ranks)
         share = torch.stack(losses).mean() * (self.row_weight / self.ranks.world_size)
         readout.put(step, share, halts=False, terminates=False, local=[])
         self.reporter.validation(step, readout.take(leave=0)[0].loss)

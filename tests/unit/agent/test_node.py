@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,8 +160,8 @@ def test_an_unreachable_harness_is_reported_in_one_sentence(tmp_path: Path) -> N
     assert line.startswith(f"seatrial.agent: {NAME} cannot reach the harness at 127.0.0.1:{port} (Connection refused): a firewall may")
 
 
-def test_a_harness_of_another_version_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.core.control_connection.server.__version__", "9.9.9")
+def test_a_harness_of_another_version_is_reported_in_one_sentence(tmp_path: Path, harness_version: Callable[[str], None]) -> None:
+    harness_version("9.9.9")
     with Node(tmp_path) as node:
         assert node.wait() == 3
     (line,) = node.start_log.read_text().splitlines()

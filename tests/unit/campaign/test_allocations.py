@@ -12,7 +12,7 @@ from seatrial.campaign.allocation_job import run_allocation
 from seatrial.campaign.allocations import AllocationLoop, settle_other_job
 from seatrial.campaign.interrupts import Urgency
 from seatrial.campaign.invocation import EarlyEnd
-from seatrial.campaign.job import OwnJob
+from seatrial.campaign.job import CurrentJob
 from seatrial.campaign.job_endings import stop_jobs
 from seatrial.campaign.job_queue import MAX_AGAIN
 from seatrial.campaign.one_run import close_attempt
@@ -208,7 +208,7 @@ def test_whether_a_job_has_time_for_the_next_run(
 ) -> None:
     """Slurm warns two minutes before the end."""
     monkeypatch.setattr(slurm, "call", lambda argv, *_, **__: slurm.Answer(returncode=0, stdout=f"{shown}\n"))
-    assert bool(OwnJob({"SLURM_JOB_ID": "1"}).too_short_for(FIRST, expected_s)) == is_short
+    assert bool(CurrentJob({"SLURM_JOB_ID": "1"}).too_short_for(FIRST, expected_s)) == is_short
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_run_in_the_users_job_that_fails_since_the_job_is_over_is_no_failed_ru
     monkeypatch.setattr("seatrial.campaign.job.run_to_outcome", lambda *_, **__: lost)
     attempt = CampaignPaths(tmp_path).run(FIRST.run).attempt(1)
     attempt.folder.mkdir(parents=True)
-    outcome = OwnJob({"SLURM_JOB_ID": "1"}).run(FIRST, attempt, NoInterrupts())
+    outcome = CurrentJob({"SLURM_JOB_ID": "1"}).run(FIRST, attempt, NoInterrupts())
     assert (outcome.outcome, outcome.cause) == (how, cause)
     # A harness that is killed takes such a run along: the next one closes it.
     assert not attempt.job.exists()

@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.campaign import loop
 from seatrial.campaign.interrupts import Interrupts
-from seatrial.campaign.invocation import CampaignEnd, failed_alike
+from seatrial.campaign.invocation import CampaignEnd, repeated_failure
 from seatrial.campaign.loop import run_campaign, save_plan
 from seatrial.campaign.preflight import PreflightResult
 from seatrial.campaign.schedule import Schedule
@@ -195,7 +195,7 @@ NO_TORCH = failed(Cause.IMPORT_ERROR, "ModuleNotFoundError: No module named 'tor
 def test_three_alike_failures_that_no_setting_explains_end_a_campaign(tmp_path: Path, runs: Runs) -> None:
     runs.ends = {f"mb8_r{repeat}": replace(NO_TORCH, run=f"mb8_r{repeat}") for repeat in range(1, 7)}
     end, recorder = runs.run(plan(tmp_path, 6))
-    assert end == CampaignEnd(failed_alike="import_error: ModuleNotFoundError: No module named 'torch'", left=3)
+    assert end == CampaignEnd(repeated_failure="import_error: ModuleNotFoundError: No module named 'torch'", left=3)
     assert len(recorder.started_runs) == 3
     assert runs.run(plan(tmp_path / "other", 6), keep_going=True)[0] == CampaignEnd()
 
@@ -222,7 +222,7 @@ def test_a_success_before_or_other_failures_do_not_end_it(tmp_path: Path, runs: 
 )
 def test_alike_failures(last: list[RunOutcome], alike: bool) -> None:
     runs = [(factory.spec("mb8", repeat), outcome) for repeat, outcome in enumerate(last, 1)]
-    assert bool(failed_alike(runs, [factory.spec("mb8", 9)])) is alike
+    assert bool(repeated_failure(runs, [factory.spec("mb8", 9)])) is alike
 
 
 @pytest.mark.parametrize(
@@ -236,4 +236,4 @@ def test_alike_failures(last: list[RunOutcome], alike: bool) -> None:
 )
 def test_alike_failures_that_a_setting_explains(failed: list[dict[str, Any]], left: list[dict[str, Any]], alike: bool) -> None:
     runs = [(replace(factory.spec(), axes=axes), NO_TORCH) for axes in failed]
-    assert bool(failed_alike(runs, [replace(factory.spec(), axes=axes) for axes in left])) is alike
+    assert bool(repeated_failure(runs, [replace(factory.spec(), axes=axes) for axes in left])) is alike

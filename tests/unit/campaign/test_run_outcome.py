@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.campaign.ending import Ending, EndingCause, LostHost, RankEndings, judge_ending, with_oom_kill
+from seatrial.campaign.ending import Ending, LostHost, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.run_outcome import (
     FAILURE_TAIL_LINES,
     line_before,
@@ -27,7 +27,7 @@ from seatrial.observe.watchdog import Alarm, name_options
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AGENT_GOT_TERM, NodeRecord
-from seatrial.records.outcome import Cause, Fault, Outcome, RunOutcome
+from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome, RunOutcome
 from seatrial.records.plan import LauncherSpec, WorkloadSpec
 from seatrial.records.signatures.registry import advice, signature, signatures
 from tests.facts import states
@@ -48,8 +48,8 @@ ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
         (Ending(returncode=0), RankEndings(started=2, done=0, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankEndings(started=2, done=2, stepped=False), Outcome.FAILED, Cause.NO_STEPS),
         (Ending(returncode=0), RankEndings(started=2, done=2, stepped=True, small_world="s"), Outcome.FAILED, Cause.WORLD_TOO_SMALL),
-        (Ending(returncode=1), RankEndings(started=2, done=2, stepped=True), Outcome.FAILED, Cause.UNKNOWN),
-        (Ending(returncode=-9), RankEndings(), Outcome.FAILED, Cause.UNKNOWN),
+        (Ending(returncode=1), RankEndings(started=2, done=2, stepped=True), None, Cause.UNKNOWN),
+        (Ending(returncode=-9), RankEndings(), None, Cause.UNKNOWN),
         (Ending(returncode=-15, alarm=ALARM), RankEndings(), Outcome.TIMEOUT, Cause.RUN_LIMIT),
         (Ending(returncode=-15, interrupted=True), RankEndings(), Outcome.INTERRUPTED, Cause.USER),
         (Ending(returncode=-15, agent_stopped=True), RankEndings(started=2), Outcome.FAILED, Cause.AGENT_LOST),
@@ -58,10 +58,9 @@ ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
         (Ending(returncode=None, agent_lost=True, interrupted=True), RankEndings(), Outcome.INTERRUPTED, Cause.USER),
     ],
 )
-def test_judgement(ending: Ending, ranks: RankEndings, outcome: Outcome, cause: Cause) -> None:
+def test_judgement(ending: Ending, ranks: RankEndings, outcome: Outcome | None, cause: Cause) -> None:
     judged = judge_ending(ending, ranks, world_size=2, steps=None)
     assert (judged.outcome, judged.cause) == (outcome, cause)
-    assert judged.needs_log == (cause is Cause.UNKNOWN)
 
 
 def test_a_script_without_the_probe_is_judged_by_its_exit_code_alone() -> None:
@@ -94,8 +93,8 @@ def test_exit_code_0_of_deepspeed_needs_a_logged_end_of_every_rank(ranks: RankEn
         assert "was killed" in judged.action
 
 
-def killed_cause(id: str) -> EndingCause:
-    return EndingCause(outcome=Outcome.FAILED, cause=Cause.KILLED, detail="rank 1 was killed by signal 9", action="a", signature=id)
+def killed_cause(id: str) -> Diagnosis:
+    return Diagnosis(outcome=Outcome.FAILED, cause=Cause.KILLED, detail="rank 1 was killed by signal 9", action="a", signature=id)
 
 
 @pytest.mark.parametrize("id", ["killed", "deepspeed_launcher_killed"])

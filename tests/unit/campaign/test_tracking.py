@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -246,9 +245,7 @@ def test_one_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
     hanging = process(tmp_path, HANGS)
     assert hanging.ask({"do": "open"}, 30).ok
     family = psutil.Process(hanging.pid)
-    end_m = time.monotonic() + 30
-    while not family.children() and time.monotonic() < end_m:
-        time.sleep(0.01)
+    wait_until(family.children, "its child is started")
     everyone = [family, *family.children(recursive=True)]
     answer = hanging.ask({"do": "run"}, 0.2)
     assert not answer.ok and answer.reason == "no answer in 0 s"

@@ -17,7 +17,7 @@ from seatrial.cli.main import run_command
 from seatrial.cli.plan import allocation_of_node_0, is_unknown, print_hosts, rank_span
 from seatrial.core.hostfile import HostSpec
 from seatrial.launch.host_queries import HostSessions
-from seatrial.preflight.definitions import HostRow, HostSection, HostsExamined, Need, Section
+from seatrial.preflight.definitions import CheckRow, HostSection, HostsExamined, Need, Section
 from seatrial.records.caution import Check
 from seatrial.records.launch import Node
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec
@@ -130,8 +130,8 @@ def many(count: int) -> HostsExamined:
     return HostsExamined(
         hosts=hosts,
         sections=(
-            HostSection(subject="sessions", rows=(HostRow(name="ssh", checks=ssh),)),
-            HostSection(subject="clocks", rows=(HostRow(name="clock", checks=clock),)),
+            HostSection(subject="sessions", rows=(CheckRow(name="ssh", checks=ssh),)),
+            HostSection(subject="clocks", rows=(CheckRow(name="clock", checks=clock),)),
         ),
     )
 
@@ -151,7 +151,7 @@ def test_64_hosts_are_counts_and_the_odd_ones_by_name() -> None:
 
 
 def test_the_head_has_a_column_of_its_own_where_it_is_no_host() -> None:
-    row = HostRow(name="pdsh", checks={"this machine": check("pdsh")})
+    row = CheckRow(name="pdsh", checks={"this machine": check("pdsh")})
     found = HostsExamined(hosts=("node0",), sections=(HostSection(subject="programs", rows=(row,)),))
     assert text(found).splitlines()[0].split() == ["hosts", "node0", "this", "machine"]
 

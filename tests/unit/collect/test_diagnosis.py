@@ -117,14 +117,14 @@ REPORTS = {
 @pytest.mark.parametrize("name", REPORTS)
 def test_exit_code_0_after_a_launcher_s_failure_report_is_a_failure(name: str) -> None:
     failing = [line for rank in range(8) for line in traceback(OOM, rank)]
-    found = read([*(f"step {step}" for step in range(100)), *failing, *REPORTS[name]], exit_code=0, asked_steps=100)
+    found = read([*(f"step {step}" for step in range(100)), *failing, *REPORTS[name]], exit_code=0, requested_steps=100)
     assert (found.outcome, found.cause, found.launcher_report) == (Outcome.FAILED, Cause.CUDA_OOM, True)
     assert found.rank == 0
 
 
 def test_a_report_of_an_attempt_that_was_restarted_is_none() -> None:
     lines = [*traceback("ValueError: bad", rank=1), *report(1, 1), *(f"[rank{rank}]: step {step}" for step in range(9) for rank in (0, 1))]
-    assert read(lines, exit_code=0, asked_steps=9).outcome is Outcome.OK
+    assert read(lines, exit_code=0, requested_steps=9).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(
@@ -138,21 +138,21 @@ def test_a_report_of_an_attempt_that_was_restarted_is_none() -> None:
     ],
 )
 def test_exit_code_0_after_a_traceback_depends_on_the_steps(asked: int | None, outcome: Outcome | None) -> None:
-    found = read([*(f"step {step}: loss 3" for step in range(20)), *traceback("ValueError: bad")], exit_code=0, asked_steps=asked)
+    found = read([*(f"step {step}: loss 3" for step in range(20)), *traceback("ValueError: bad")], exit_code=0, requested_steps=asked)
     assert (found.outcome, found.traceback_at_end, found.last_step) == (outcome, True, 19)
     assert found.detail == "ValueError: bad"
 
 
 def test_steps_between_two_log_lines_may_have_been_taken() -> None:
     lines = [*(f"step {step}: loss 3" for step in range(0, 100, 10)), *traceback("ValueError: bad")]
-    assert read(lines, exit_code=0, asked_steps=100).outcome is None
-    assert read(lines, exit_code=0, asked_steps=111).outcome is Outcome.FAILED
+    assert read(lines, exit_code=0, requested_steps=100).outcome is None
+    assert read(lines, exit_code=0, requested_steps=111).outcome is Outcome.FAILED
 
 
 def test_a_handled_failure_of_a_small_command_is_no_launcher_s_report() -> None:
     failed = traceback("subprocess.CalledProcessError: Command '['git', 'push']' returned non-zero exit status 1.")
     lines = [*(f"step {step}: loss 3" for step in range(20)), *failed, *(f"saved {name}" for name in "abcd")]
-    assert read(lines, exit_code=0, asked_steps=20).outcome is Outcome.OK
+    assert read(lines, exit_code=0, requested_steps=20).outcome is Outcome.OK
 
 
 NOISE = {
@@ -169,7 +169,7 @@ NOISE = {
 @pytest.mark.parametrize("name", NOISE)
 def test_noise_at_the_end_fails_no_run(name: str, asked: int | None) -> None:
     lines = [*(f"step {step}: loss 3" for step in range(20)), *NOISE[name]]
-    found = read(lines, exit_code=0, asked_steps=asked)
+    found = read(lines, exit_code=0, requested_steps=asked)
     assert (found.outcome, found.cause) == (Outcome.OK, Cause.NONE)
 
 
@@ -326,7 +326,7 @@ def test_a_traceback_before_a_good_end_is_no_sure_failure() -> None:
     assert read(lines).outcome is None
     assert read(lines[:-1]).outcome is Outcome.FAILED
     # A shell may print such a line after anything: missing steps are sure.
-    assert read(lines, exit_code=0, asked_steps=100).outcome is Outcome.FAILED
+    assert read(lines, exit_code=0, requested_steps=100).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("rank", [None, 3])
@@ -351,7 +351,7 @@ def test_an_interrupt_at_the_end(exit_code: int | None) -> None:
     assert read([*lines, *steps(20, 40), "Training complete."]).outcome is Outcome.OK
     piped = read(lines, exit_code=0)
     assert (piped.outcome, piped.traceback_at_end, piped.cause) == (None, True, Cause.USER)
-    assert read(lines, exit_code=0, asked_steps=100).outcome is Outcome.FAILED
+    assert read(lines, exit_code=0, requested_steps=100).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("last", ["RuntimeError: Connection reset by peer", "RuntimeError: Broken pipe", "RuntimeError: ncclRemoteError"])
@@ -360,7 +360,7 @@ def test_a_lost_peer_at_the_end_is_a_failure(last: str) -> None:
     assert read([*steps(0, 9), "Training complete.", *traceback(last)]).outcome is not Outcome.FAILED
     # Behind a pipe: sure where steps are missing, and noise at shutdown where none is.
     behind = [*steps(0, 9), *traceback(last)]
-    assert [read(behind, exit_code=0, asked_steps=asked).outcome for asked in (None, 30, 10)] == [None, Outcome.FAILED, Outcome.OK]
+    assert [read(behind, exit_code=0, requested_steps=asked).outcome for asked in (None, 30, 10)] == [None, Outcome.FAILED, Outcome.OK]
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_a_task_that_is_torchrun_itself_has_the_number_of_a_node() -> None:
 
 
 def test_an_error_instead_of_the_steps_asked_for_is_not_ok() -> None:
-    assert read(["Error: no data found"], exit_code=0, asked_steps=30).outcome is None
+    assert read(["Error: no data found"], exit_code=0, requested_steps=30).outcome is None
     assert read(["Error: no data found"], exit_code=0).outcome is Outcome.OK
 
 
@@ -499,7 +499,7 @@ def test_a_launcher_that_was_sent_term_did_not_end_well() -> None:
     terminated = ["Traceback (most recent call last):", '  File "/torchrun", line 8, in <module>', "    sys.exit(main())"]
     terminated += ["torch.distributed.elastic.multiprocessing.api.SignalException: Process 123 got signal: 15"]
     assert read([*STEPS, *terminated], exit_code=0).outcome is None
-    assert read([*STEPS, *terminated], exit_code=0, asked_steps=40).outcome is Outcome.FAILED
+    assert read([*STEPS, *terminated], exit_code=0, requested_steps=40).outcome is Outcome.FAILED
     assert read([*STEPS, *terminated]).outcome is not Outcome.OK
 
 
@@ -508,7 +508,7 @@ def test_steps_that_only_go_on_after_a_report_are_late_lines_of_others() -> None
     assert read([*STEPS, *report(5, 1), *late], exit_code=0).outcome is Outcome.FAILED
     # A second attempt, or the next of several trainings.
     assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0).outcome is None
-    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0, asked_steps=20).outcome is Outcome.OK
+    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0, requested_steps=20).outcome is Outcome.OK
 
 
 def test_a_second_stage_takes_the_end_of_the_first_back() -> None:
@@ -608,7 +608,7 @@ def test_a_program_beside_the_training_may_be_killed(program: str) -> None:
 
 def test_a_detail_after_exit_code_0_does_not_speak_of_it() -> None:
     """It follows on "exited 0, and …"."""
-    found = read(["Error: no data found"], exit_code=0, asked_steps=30)
+    found = read(["Error: no data found"], exit_code=0, requested_steps=30)
     assert found.detail == "Error: no data found"
 
 
@@ -636,7 +636,7 @@ def test_an_evaluation_after_a_failed_training_is_no_restart(exit_code: int | No
         alone = read([*STEPS, *traceback(last), *EVALUATED], exit_code=exit_code)
         assert alone.outcome not in (Outcome.OK, Outcome.INTERRUPTED)
         assert alone.detail == last
-        short = read([*STEPS, *traceback(last), *EVALUATED], exit_code=0, asked_steps=30)
+        short = read([*STEPS, *traceback(last), *EVALUATED], exit_code=0, requested_steps=30)
         assert (short.outcome, short.last_step) != (Outcome.OK, 19)
 
 
@@ -647,7 +647,7 @@ def test_the_next_training_of_a_loop_is_no_restart(failed: list[str]) -> None:
         found = read(lines, exit_code=exit_code)
         assert (found.outcome, found.detail) == (None, "KeyError: 3")
     # All that was asked for was done after the failure; or a line says that it was a second attempt.
-    assert read(lines, exit_code=0, asked_steps=40).outcome is Outcome.OK
+    assert read(lines, exit_code=0, requested_steps=40).outcome is Outcome.OK
     assert read([line.replace("seed 2", "attempt 2 of 3") for line in lines]).outcome is Outcome.OK
 
 
@@ -678,7 +678,7 @@ def test_what_stands_before_every_line_hides_nothing(before: str) -> None:
     assert (read(alone).outcome, read(alone).detail) == (Outcome.FAILED, "ValueError: bad shape")
     found = read(alone, exit_code=0)
     assert (found.outcome, found.traceback_at_end, found.detail) == (None, True, "ValueError: bad shape")
-    assert read(alone, exit_code=0, asked_steps=40).outcome is Outcome.FAILED
+    assert read(alone, exit_code=0, requested_steps=40).outcome is Outcome.FAILED
     of_rank = read(stamped([*STEPS, *traceback("IndexError: 9", rank=6), *traceback("RuntimeError: Connection reset by peer", rank=0)]))
     assert (of_rank.detail, of_rank.rank) == ("IndexError: 9", 6)
     reported = read(stamped([*STEPS, *traceback("ValueError: bad shape"), *report(6, 1)]), exit_code=0)
@@ -699,8 +699,8 @@ def test_a_traceback_that_was_caught_fails_no_run(before: str) -> None:
     """Of what is called at exit, in asyncio's callbacks, or printed by a logger."""
     for last, function in (("ConnectionError: x", "save"), ("ZeroDivisionError: division by zero", "<module>")):
         noise = [*before.split("\n"), *traceback(last, function=function)]
-        assert read([*STEPS, *noise], exit_code=0, asked_steps=20).outcome is Outcome.OK
-        assert read([*STEPS, *noise], asked_steps=20).outcome is Outcome.OK
+        assert read([*STEPS, *noise], exit_code=0, requested_steps=20).outcome is Outcome.OK
+        assert read([*STEPS, *noise], requested_steps=20).outcome is Outcome.OK
         assert read([*STEPS, "Training complete.", *noise]).outcome is Outcome.OK
         assert read([*STEPS, *noise]).outcome is None
         assert read([*STEPS, *noise], exit_code=1).detail == last
@@ -712,7 +712,7 @@ def test_what_a_program_logs_before_it_dies_is_not_taken_for_caught() -> None:
     """`logger.error(…)`, then `raise`, behind a pipe."""
     lines = [*STEPS, "ERROR:train:shapes differ", *traceback("ValueError: bad shape")]
     assert read(lines, exit_code=0).outcome is None
-    assert read(lines, exit_code=0, asked_steps=40).outcome is None
+    assert read(lines, exit_code=0, requested_steps=40).outcome is None
 
 
 SECOND_STAGES = {
@@ -854,7 +854,7 @@ def test_an_exception_without_a_traceback_after_a_good_end_is_noise(exit_code: i
     )
     assert (found.outcome, found.traceback_at_end) == (Outcome.OK, False)
     last = 1 + int(STEPS[-1].split()[1].rstrip(":"))
-    assert read([*STEPS, NOT_UPLOADED], exit_code=exit_code, asked_steps=last).outcome is Outcome.OK
+    assert read([*STEPS, NOT_UPLOADED], exit_code=exit_code, requested_steps=last).outcome is Outcome.OK
     # Without a good end it may be why there is none; that there is a traceback is not said.
     found = read([*STEPS, NOT_UPLOADED], exit_code=exit_code)
     assert found.outcome is not Outcome.OK and not found.traceback_at_end

@@ -17,7 +17,7 @@ from seatrial.collect.steps import read_ahead, read_steps
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, merge_hosts, read_samples, read_telemetry, samples_on_harness_clock
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths
-from seatrial.observe.sampler import CsvWriter
+from seatrial.machine.sampler import CsvWriter
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution
 from seatrial.records.codec import to_json

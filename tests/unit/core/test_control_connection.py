@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from seatrial.core.control_connection.encryption import EncryptedChannel
-from seatrial.core.control_connection.protocol import Connection, ControlClient, ControlConnectionError, ControlEndpoint
+from seatrial.core.control_connection.protocol import ClockOffset, Connection, ControlClient, ControlConnectionError, ControlEndpoint
 from seatrial.core.control_connection.server import OFFSET_WINDOW, ClockOffsetEstimator, ControlServer, Waker, listen
 from seatrial.core.errors import LaunchError
+from tests.waiting import wait_until
 
 TIMEOUT_S = 60.0
 
@@ -31,9 +32,13 @@ def endpoint(server: ControlServer, node: str = "node1", token: str = "secret") 
 
 
 def wait_for(server: ControlServer, count: int) -> list[tuple[str, dict[str, object]]]:
-    until, received = time.monotonic() + TIMEOUT_S, []
-    while len(received) < count and time.monotonic() < until:
-        received += server.wait(0.2)
+    received: list[tuple[str, dict[str, object]]] = []
+
+    def has_all() -> bool:
+        received.extend(server.wait(0.2))
+        return len(received) >= count
+
+    wait_until(has_all, f"{count} messages")
     return received
 
 
@@ -45,19 +50,15 @@ def connect() -> Iterator[Callable[[ControlEndpoint], ControlClient]]:
 
 
 def received(client: ControlClient) -> list[dict[str, object]]:
-    until = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < until:
-        if messages := client.receive(time.monotonic()):
-            return messages
-        time.sleep(0.01)
-    return []
+    return wait_until(lambda: client.receive(time.monotonic()), "a message")
 
 
 def wait_until_lost(client: ControlClient) -> str:
-    until = time.monotonic() + TIMEOUT_S
-    while not client.lost(time.monotonic()) and time.monotonic() < until:
+    def lost() -> str:
         client.receive(time.monotonic())
-    return client.lost(time.monotonic())
+        return client.lost(time.monotonic())
+
+    return wait_until(lost, "the connection is lost")
 
 
 def test_a_node_connects_and_messages_go_both_ways(server: ControlServer, connect: Callable[[ControlEndpoint], ControlClient]) -> None:
@@ -74,11 +75,12 @@ def test_a_node_connects_and_messages_go_both_ways(server: ControlServer, connec
 
 def test_the_clock_is_measured_by_the_first_heartbeat(server: ControlServer, connect: Callable[[ControlEndpoint], ControlClient]) -> None:
     client = connect(endpoint(server))
-    until = time.monotonic() + TIMEOUT_S
-    while server.offset("node1") is None and time.monotonic() < until:
+
+    def measured() -> ClockOffset | None:
         client.receive(time.monotonic())
-        time.sleep(0.01)
-    offset = server.offset("node1")
+        return server.offset("node1")
+
+    offset = wait_until(measured, "the clock is measured")
     assert offset is not None
     assert abs(offset.offset_s) <= offset.round_trip_s + 0.05
 

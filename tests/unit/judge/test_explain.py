@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.judge.explain import Raw, how_computed, raw_kinds
+from seatrial.judge.explain import RawKind, how_computed, raw_kinds
 from seatrial.records.verdict import METRICS, Criterion, Evidence, Finding, Verdict
 
 
@@ -25,19 +25,19 @@ def test_every_metric_of_the_catalogue(metric: str, scope: str) -> None:
 @pytest.mark.parametrize(
     ("finding", "name", "words", "kinds"),
     [
-        (of("samples_per_s", "winner"), "", "geometric mean over the runs", (Raw.STEPS,)),
-        (of("samples_per_s", "every_run"), "", "samples a second", (Raw.STEPS,)),
-        (of("speedup_pct", "winner"), "", "must lie on one side of the bound", (Raw.STEPS,)),
-        (of("speedup_pct", "winner"), "lower end of the 97.5 % interval", "must lie on one side of the bound", (Raw.STEPS,)),
-        (of("leaking_runs", "campaign"), "hours until GPU 0 is full", "free memory", (Raw.TELEMETRY, Raw.STEPS)),
-        (of("leaking_runs", "campaign"), "slope of GPU 0", "Theil-Sen", (Raw.TELEMETRY, Raw.STEPS)),
-        (of("scaling_efficiency", "campaign"), "total at 8 GPUs", "work done by all ranks", (Raw.STEPS, Raw.OUTCOME)),
-        (of("failed_runs", "campaign"), "cause", "how the run ended", (Raw.OUTCOME, Raw.LOG)),
-        (Finding(id="d", kind="debug", verdict=Verdict.PASS, text=""), "NCCL_DEBUG", "as in the file", (Raw.SETTINGS, Raw.LOG)),
-        (Finding(id="s", kind="stability", verdict=Verdict.FAIL, text=""), "thermal", "throttled by heat", (Raw.TELEMETRY,)),
+        (of("samples_per_s", "winner"), "", "geometric mean over the runs", (RawKind.STEPS,)),
+        (of("samples_per_s", "every_run"), "", "samples a second", (RawKind.STEPS,)),
+        (of("speedup_pct", "winner"), "", "must lie on one side of the bound", (RawKind.STEPS,)),
+        (of("speedup_pct", "winner"), "lower end of the 97.5 % interval", "must lie on one side of the bound", (RawKind.STEPS,)),
+        (of("leaking_runs", "campaign"), "hours until GPU 0 is full", "free memory", (RawKind.TELEMETRY, RawKind.STEPS)),
+        (of("leaking_runs", "campaign"), "slope of GPU 0", "Theil-Sen", (RawKind.TELEMETRY, RawKind.STEPS)),
+        (of("scaling_efficiency", "campaign"), "total at 8 GPUs", "work done by all ranks", (RawKind.STEPS, RawKind.OUTCOME)),
+        (of("failed_runs", "campaign"), "cause", "how the run ended", (RawKind.OUTCOME, RawKind.LOG)),
+        (Finding(id="d", kind="debug", verdict=Verdict.PASS, text=""), "NCCL_DEBUG", "as in the file", (RawKind.SETTINGS, RawKind.LOG)),
+        (Finding(id="s", kind="stability", verdict=Verdict.FAIL, text=""), "thermal", "throttled by heat", (RawKind.TELEMETRY,)),
     ],
 )
-def test_what_is_reported_and_where_it_comes_from(finding: Finding, name: str, words: str, kinds: tuple[Raw, ...]) -> None:
+def test_what_is_reported_and_where_it_comes_from(finding: Finding, name: str, words: str, kinds: tuple[RawKind, ...]) -> None:
     assert words in how_computed(finding, number(name))
     assert raw_kinds(finding, number(name)) == kinds
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from seatrial.launch.prepare import prepare_local
 from seatrial.launch.transports import StartRequest
 from seatrial.records.launch import AgentReport, Allocation
 from seatrial.records.plan import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, WorkloadSpec
+from tests.waiting import wait_until
 
 TIMEOUT_S = 60.0
 
@@ -104,10 +104,19 @@ def started(spec: RunSpec, attempt: AttemptPaths, base_env: Mapping[str, str] = 
 
 def until_over(agents: Agents) -> list[AgentReport]:
     """All reports until no more can come."""
-    until_m, reports = time.monotonic() + TIMEOUT_S, []
-    while agents.alive:
-        reports += agents.wait(1.0)
-        assert time.monotonic() < until_m, f"only {reports}"
+    return reports_until(agents, lambda reports: not agents.alive)
+
+
+def reports_until(agents: Agents, are_enough: Callable[[list[AgentReport]], bool]) -> list[AgentReport]:
+    """The reports that have come once they are enough."""
+    reports: list[AgentReport] = []
+
+    def have_come() -> bool:
+        if not are_enough(reports):
+            reports.extend(agents.wait(1.0))
+        return are_enough(reports)
+
+    wait_until(have_come, "all reports come", TIMEOUT_S)
     return reports
 
 

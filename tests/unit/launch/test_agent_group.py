@@ -30,7 +30,7 @@ from seatrial.launch.transports import Exit, RemoteCommand, StartRequest, descri
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AGENT_GOT_TERM, AgentOrder, AgentReport, Command, Node
 from tests.facts import states
-from tests.unit.launch.factory import TIMEOUT_S, until_over
+from tests.unit.launch.factory import reports_until, until_over
 
 NAMES = ("node0", "node1", "node2")
 MERGED = [Node(name=name, node_rank=rank, ranks=2, first_rank=2 * rank) for rank, name in enumerate(NAMES)]
@@ -290,11 +290,7 @@ def running(
 
 
 def _until(group: AgentGroup, kind: str) -> list[AgentReport]:
-    until_m, reports = time.monotonic() + TIMEOUT_S, []
-    while not any(report.kind == kind for report in reports):
-        reports += group.wait(1.0)
-        assert time.monotonic() < until_m, f"only {reports}"
-    return reports
+    return reports_until(group, lambda reports: any(report.kind == kind for report in reports))
 
 
 def test_a_good_run_of_64_hosts_is_that_of_one(tmp_path: Path) -> None:

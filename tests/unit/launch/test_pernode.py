@@ -321,7 +321,6 @@ def test_nobody_is_pending_whose_command_has_ended(here: FakeAnswers) -> None:
 
 
 QUICK = [sys.executable, "-S", "-c", "print('from node 0')"]
-STANDING = [sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)"]
 ORDERLY = [
     sys.executable,
     "-S",
@@ -436,13 +435,13 @@ def test_another_plan_or_version_is_refused(
     server: PernodeServer,
     paths: CampaignPaths,
     terminal: Terminal,
-    monkeypatch: pytest.MonkeyPatch,
+    harness_version: Callable[[str], None],
     digest: str,
     version: str | None,
     problem: str,
 ) -> None:
     if version:
-        monkeypatch.setattr("seatrial.core.control_connection.server.__version__", version)
+        harness_version(version)
     with pytest.raises(UsageError, match=problem), new_client(paths, terminal, digest) as client:
         client.run()
     wait_until(lambda: server.missing() == ["node1"] and terminal.has(" is refused: "))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -206,8 +206,8 @@ def test_a_host_that_disconnects_again_is_reported(tmp_path: Path) -> None:
     assert caught.value.cause == "node_gone"
 
 
-def test_a_host_with_another_version_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.core.control_connection.server.__version__", "9.9.9")
+def test_a_host_with_another_version_is_reported_at_once(tmp_path: Path, harness_version: Callable[[str], None]) -> None:
+    harness_version("9.9.9")
     with ControlServer("secret", NAMES) as server:
         with pytest.raises(VersionMismatchError):
             _connect(server, "n09")

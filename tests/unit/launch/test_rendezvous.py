@@ -74,7 +74,7 @@ def test_nodes_that_agree(first: RendezvousView, second: RendezvousView) -> None
             "10.0.0.1; node2 resolves it to 10.0.0.9, its eth0 10.0.0.2: no rank was started",
         ),
         (node(1, "127.0.0.1"), node(2, "127.0.0.1"), "rendezvous_unlike", "to a different address than node1"),
-        (node(1, "10.0.0.1"), node(2), "name_unknown", "node2 cannot resolve node1, where ranks are to meet"),
+        (node(1, "10.0.0.1"), node(2), "name_unknown", "node2 cannot resolve node1, the rendezvous address"),
         (
             node(1, "10.0.0.1"),
             node(2, "10.0.0.1", missing="ib0"),

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from seatrial.records.plan import PlaceSpec
 from seatrial.records.signatures.registry import signature
 from tests.facts import states
 from tests.processes import is_gone, own_children, pids_in
-from tests.unit.launch.factory import TIMEOUT_S, FakeStarter
+from tests.unit.launch.factory import FakeStarter
 from tests.waiting import wait_until
 
 HOSTILE = ("env", "A=it's", "$(touch /tmp/x)", "`id`", "a;b|c&d", "two  spaces", "*", "~", "line\nend", "100%", "%h", "%%h", '"', "\\", "")
@@ -200,11 +199,9 @@ def test_strays_are_recognised_by_their_whole_argv() -> None:
 
 
 def _run_remotely(transport: Transport, start: StartRequest) -> Exit:
-    remote, until_m = transport.run_command(start), time.monotonic() + TIMEOUT_S
-    while (ended := remote.poll()) is None:
-        assert time.monotonic() < until_m
-        time.sleep(0.01)
+    ended = wait_until(transport.run_command(start).poll, "the command ends")
     transport.close()
+    assert ended is not None
     return ended
 
 

@@ -11,8 +11,8 @@ import pytest
 from seatrial.core import fallback
 from seatrial.core.fallback import FALLBACK_DIR
 from seatrial.core.paths import AttemptPaths
+from seatrial.machine.sampler import CsvWriter
 from seatrial.observe.progress import DiskUsage, DiskUsageReader, LastStep, ProgressReader, RankState, latest_activity, latest_rss_bytes
-from seatrial.observe.sampler import CsvWriter
 from seatrial.records.plan import WorkloadSpec
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 from tests.unit.observe.simulated_run import spec

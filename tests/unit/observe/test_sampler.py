@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.observe.sampler import CsvWriter, Sampler, SamplerClock, Source, Unavailable, impossible_column
+from seatrial.machine.sampler import CsvWriter, Sampler, SamplerClock, Source, Unavailable, impossible_column
 from seatrial.records.telemetry import SamplerAccount
 from tests.csv_files import rows_of
 from tests.facts import states

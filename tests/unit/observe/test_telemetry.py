@@ -11,9 +11,9 @@ import pytest
 
 from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths
-from seatrial.observe import run_telemetry
-from seatrial.observe.run_telemetry import Telemetry, empty_columns, open_gpu_source, start_telemetry
-from seatrial.observe.sampler import Unavailable
+from seatrial.machine import run_telemetry
+from seatrial.machine.run_telemetry import Telemetry, empty_columns, open_gpu_source, start_telemetry
+from seatrial.machine.sampler import Unavailable
 from seatrial.records.columns import TELEMETRY_FIGURES
 from seatrial.records.plan import TelemetrySpec
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS, SamplerAccount
@@ -111,11 +111,11 @@ def test_every_name_is_described_under_its_file(heading: str, names: tuple[str, 
     assert [name for name in names if f"`{name}`" not in section] == []
 
 
-TRIAL = "import json; from seatrial.observe.run_telemetry import empty_columns; print(json.dumps(empty_columns(timeout_s={timeout_s})))"
+TRIAL = "import json; from seatrial.machine.run_telemetry import empty_columns; print(json.dumps(empty_columns(timeout_s={timeout_s})))"
 
 
 def test_without_a_driver_every_gpu_column_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.observe.run_telemetry.NVML_LIBRARY", "no-such-library.so")
+    monkeypatch.setattr("seatrial.machine.run_telemetry.NVML_LIBRARY", "no-such-library.so")
     empty = empty_columns()
     assert empty["gpu_telemetry.csv"] == GPU_COLUMNS
     assert set(empty["host_telemetry.csv"]) <= {"disk_read_kib_per_s", "disk_write_kib_per_s"}, "a container may hide its disks"

@@ -33,6 +33,14 @@ def plan_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanFile:
 
 
 @pytest.fixture
+def without_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`plan show` without the checks that look at this machine, which take seconds and have tests of their own."""
+    from seatrial.cli import plan
+
+    monkeypatch.setattr(plan, "print_refusals", lambda console, plan: None)
+
+
+@pytest.fixture
 def resolved(tmp_path: Path) -> Callable[..., CampaignPlan]:
     """A campaign plan from a mapping, in an empty folder."""
 

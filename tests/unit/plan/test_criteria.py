@@ -401,8 +401,9 @@ def test_a_ready_set_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_plan_show_looks_into_history(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.cli.plan.print_refusals", lambda console, plan: None)
+def test_plan_show_looks_into_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, without_refusals: None
+) -> None:
     monkeypatch.setenv("SEATRIAL_HISTORY", str(tmp_path / "history.jsonl"))
     monkeypatch.chdir(tmp_path)
     criteria = "criteria: [{ready: stage1_regression, baseline: {history: last-good}}]\n"

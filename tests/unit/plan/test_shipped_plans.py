@@ -147,10 +147,8 @@ place:
 
 
 def test_sentinels_are_among_the_commands_and_not_in_the_matrix(
-    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], without_refusals: None
 ) -> None:
-    # They look at this machine, which takes seconds and has tests of its own.
-    monkeypatch.setattr("seatrial.cli.plan.print_refusals", lambda console, plan: None)
     assert run_command(["plan", "show", str(plan_file(PLAN))]) == 0
     lines = capsys.readouterr().out.splitlines()
 
@@ -180,10 +178,7 @@ def _shown(text: str, plan_file: Callable[..., Path], capsys: pytest.CaptureFixt
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 
-def test_which_host_has_which_ranks(
-    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seatrial.cli.plan.print_refusals", lambda console, plan: None)
+def test_which_host_has_which_ranks(plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], without_refusals: None) -> None:
     plan_file("node1 slots=2\nnode2 slots=4\n", "hosts")
     lines = _shown(ON_HOSTS, plan_file, capsys)
     at = lines.index("hosts: 5 ranks on 2 hosts of hosts")
@@ -195,9 +190,7 @@ def test_which_host_has_which_ranks(
     assert "   1  base_r1 × 2 processes on node1, node 0 of 2" in lines
 
 
-def test_a_hostfile_that_is_elsewhere_is_reported(
-    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostfile_that_is_elsewhere_is_reported(plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     lines = _shown(f"{ON_HOSTS}  ranks: 5\n", plan_file, capsys)
     assert "hosts: unknown, since hosts cannot be read here; 5 ranks" in lines
     assert "   1  base_r1: command unknown without hosts" in lines
@@ -205,10 +198,7 @@ def test_a_hostfile_that_is_elsewhere_is_reported(
     assert "hostfile hosts: " in refused and "no such hostfile" in refused and "with a line `node1 slots=2` for each host" in refused
 
 
-def test_nodes_that_type_the_command(
-    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seatrial.cli.plan.print_refusals", lambda console, plan: None)
+def test_nodes_that_type_the_command(plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], without_refusals: None) -> None:
     lines = _shown("name: x\nworkload: dummy\nplace: {kind: pernode, nodes: 2, include: 'localhost:0,1'}\n", plan_file, capsys)
     at = lines.index("hosts: 4 ranks on 2 hosts that type the command")
     assert [line.split() for line in lines[at + 2 : at + 4]] == [["node0", "0", "0-1", "0,1"], ["node1", "1", "2-3", "0,1"]]

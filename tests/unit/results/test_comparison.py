@@ -107,7 +107,7 @@ def test_words_that_name_nothing_say_what_they_could(out: Path, tmp_path: Path) 
     for words, says in (
         (["nothing"], "'nothing' is no campaign's folder"),
         ([""], "is no campaign's folder"),
-        (["history:old"], "nothing is pinned there: `seatrial history add OUT`"),
+        (["history:old"], "no row is pinned: `seatrial history add OUT`"),
         ([f"{out}:fast", "slwo"], "did you mean 'slow'"),
     ):
         with pytest.raises(UsageError, match=says):

@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -125,8 +125,8 @@ def test_a_version_is_not_believed_from_a_relay() -> None:
         assert not isinstance(caught.value, VersionMismatchError) and server.poll() == []
 
 
-def test_two_versions_refuse_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.core.control_connection.server.__version__", "9.9.9")
+def test_two_versions_refuse_each_other(harness_version: Callable[[str], None]) -> None:
+    harness_version("9.9.9")
     sentence = r"node2 has Seatrial \S+ and the harness 9\.9\.9: install the same version on all hosts"
     with ControlServer(TOKEN, (NAME,)) as server:
         with pytest.raises(VersionMismatchError, match=sentence):

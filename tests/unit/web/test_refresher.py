@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,21 +131,33 @@ def test_threads_that_wait_for_somebody_to_ask_are_woken_at_the_end() -> None:
     assert set(threading.enumerate()) <= before
 
 
+class CountingPace(RefreshPace):
+    """Counts the requests of the page and of its state."""
+
+    num_requests = 0
+
+    def requested(self, now_m: float) -> None:
+        self.num_requests += 1
+        super().requested(now_m)
+
+
 def test_the_page_is_made_once_for_each_version_however_many_ask() -> None:
     made: list[str] = []
-    marks = [1]
+    marks, wanted = [1], [0]
+    pace = CountingPace(every_s=0, largest_share=1)
 
     def slow(version: str) -> PageVersion:
         def page() -> str:
             made.append(version)
-            time.sleep(0.3)
+            wait_until(lambda: pace.num_requests >= wanted[-1], "all ask before the page is there")
             return PAGE.format(version)
 
         return PageVersion(page=page, parts=CompressedText("{}"))
 
-    with served(fake_source(mark=lambda: marks[-1], shown=slow)) as client:
+    with served(fake_source(mark=lambda: marks[-1], shown=slow), pace) as client:
         client.enter()
         wait_until(lambda: '"version": "1"' in client.ask("/state.json").text)
+        wanted.append(pace.num_requests + 4)
         with ThreadPoolExecutor(4) as pool:
             pages = list(pool.map(lambda _: client.ask("/").text, range(4)))
         assert made == ["1"] and all("<main>1</main>" in page for page in pages)

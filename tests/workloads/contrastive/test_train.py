@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 torch = pytest.importorskip("torch")
@@ -157,14 +156,14 @@ def like_one(tmp_path_factory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tree, like_one, tmp_path_factory, shared_root) -> Path:
+def two_ranks(tree, like_one, tmp_path_factory, one_at_a_time) -> Path:
     """Trainings of two ranks, all in one start."""
     folder = tmp_path_factory.mktemp("two_ranks")
     gathered = folder / "gathered.json"
     gathered.write_text(json.dumps({**like_one, "micro_batch": 4, "gather_negatives": True}))
     settings = {**QUICK, **data_settings(tree), "steps": 5, "micro_batch": 4}
     program = ["tests.workloads.contrastive.engines_in_turn", str(folder), json.dumps(settings), f"ddp:0@{gathered}", *ENGINES]
-    with FileLock(shared_root / "one_at_a_time.lock"):
+    with one_at_a_time:
         finished = run(folder / "unused", tree, world_size=2, module=program)
     assert finished.returncodes == [0, 0], finished.stderr
     # transformers' own bar where it reads weights from a folder.

@@ -12,7 +12,7 @@ import pytest
 
 from seatrial_workloads.librispeech import synthetic
 from seatrial_workloads.librispeech.audio import read_flac, trim_bounds
-from seatrial_workloads.librispeech.pool import Died
+from seatrial_workloads.librispeech.pool import CrashedTask
 from seatrial_workloads.librispeech.synthetic import WriteOne, create_synthetic_tree, utterances
 from seatrial_workloads.librispeech.tree import PrepareError, SyntheticSpec, read_manifest
 from seatrial_workloads.librispeech.verify import verify_tree
@@ -138,9 +138,14 @@ def test_a_worker_returns_the_error_of_the_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("result", "message"),
-    [(OSError(errno.ENOSPC, "no space"), "is full"), (Died("was killed by SIGKILL"), "a worker process was killed by SIGKILL, twice")],
+    [
+        (OSError(errno.ENOSPC, "no space"), "is full"),
+        (CrashedTask("was killed by SIGKILL"), "a worker process was killed by SIGKILL, twice"),
+    ],
 )
-def test_a_failed_worker_ends_the_creation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: OSError | Died, message: str) -> None:
+def test_a_failed_worker_ends_the_creation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: OSError | CrashedTask, message: str
+) -> None:
     monkeypatch.setattr(synthetic.Pool, "results", lambda self, tasks: iter([(tasks[0], result)]))
     with pytest.raises(PrepareError, match=message):
         create(tmp_path)

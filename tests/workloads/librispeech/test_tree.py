@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from seatrial_workloads.librispeech.pool import Died, Pool, PoolError
+from seatrial_workloads.librispeech.pool import CrashedTask, Pool, PoolError
 from seatrial_workloads.librispeech.prepare import main
 from seatrial_workloads.librispeech.progress import print_line, progress, progress_lines
 from seatrial_workloads.librispeech.synthetic import write_tree
@@ -196,7 +196,7 @@ def test_an_unusable_manifest_is_refused(text: str | None, message: str, tree: P
 def test_only_the_task_that_kills_its_worker_is_lost(workers: int) -> None:
     with Pool(square_or_die, workers) as pool:
         results = dict(pool.results(range(300)))
-    assert results.pop(7) == Died("was killed by SIGKILL (out of memory?)")
+    assert results.pop(7) == CrashedTask("was killed by SIGKILL (out of memory?)")
     assert results == {number: number * number for number in range(300) if number != 7}
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 torch = pytest.importorskip("torch")
 
 from torch._dynamo.testing import CompileCounter  # noqa: E402
@@ -19,15 +18,6 @@ from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
 from tests.workloads.sparse_lm.shapes import assert_close, documents, small  # noqa: E402
 
 SEQ_LEN = 65
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors are small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def create(**changed: object) -> SparseLM:

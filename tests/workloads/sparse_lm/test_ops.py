@@ -37,13 +37,9 @@ every_case = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def poison() -> Iterator[None]:
-    """And one thread: tensors are small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def poison(one_thread: None) -> Iterator[None]:
     with poisoned():
         yield
-    torch.set_num_threads(before)
 
 
 def starts_of(seq_len: int, packed: bool):

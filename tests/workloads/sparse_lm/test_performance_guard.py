@@ -29,7 +29,13 @@ PARTS = {
         *("Trainer.train", "Trainer._before_step", "Trainer._train_step", "Trainer._is_replayed", "Trainer._after_step"),
         *("Trainer._put", "Trainer._read"),
     ),
-    SPARSE_LM / "stopping.py": ("Readout._mark", "Readout.put", "Readout.take", "Readout._read", "HaltPoll.wants_end"),
+    SPARSE_LM / "stopping.py": (
+        "DeviceReadout._mark",
+        "DeviceReadout.put",
+        "DeviceReadout.take",
+        "DeviceReadout._read",
+        "HaltPoll.wants_end",
+    ),
     SPARSE_LM / "data.py": ("Batch.inputs", "Text.steps", "Text._next"),
     SPARSE_LM / "reporting.py": ("Reporter.step", "Reporter._log_step", "Reporter._progress"),
 }
@@ -39,8 +45,8 @@ ALLOWED = {
     "prefill": "the reference, which loops over tokens",
     "SparseLM.__init__": "creates the layers, before the first step",
     "SparseLM.choices": "describes the layers, before the first step",
-    "Readout._read": "reads the values of the step before, which the device has passed: the host stays one step ahead",
-    "Readout.take": "loops over the steps that are due, one",
+    "DeviceReadout._read": "reads the values of the step before, which the device has passed: the host stays one step ahead",
+    "DeviceReadout.take": "loops over the steps that are due, one",
     "Text.steps": "loops over the steps, and over the passes of one",
 }
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.facts import states
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 torch = pytest.importorskip("torch")
 
 from seatrial.collect.logs.diagnosis import diagnose  # noqa: E402
@@ -47,14 +47,6 @@ from tests.workloads.ranks import events, run_module  # noqa: E402
 from tests.workloads.sparse_lm.trainings import RUN_ID, TINY, WHOLE, losses, rows, run  # noqa: E402
 
 TWO = 2
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

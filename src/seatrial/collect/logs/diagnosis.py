@@ -80,10 +80,10 @@ class LogReader:
         """Many lines of one file, given with the shape of each: the same, several times as fast."""
         self._scan.feed_block(text, shapes, source=source)
 
-    def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
-        """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
+    def result(self, exit_code: int | None = None, requested_steps: int | None = None) -> Diagnosis:
+        """What the lines so far show. `requested_steps` are the steps that the run was to take, where known."""
         at_end = self._end.traceback_at_end()
-        outcome, last = self._end.outcome(exit_code, asked_steps), self._end.last_step()
+        outcome, last = self._end.outcome(exit_code, requested_steps), self._end.last_step()
         found = NO_FAILURE
         if outcome is not Outcome.OK:
             found = self._interrupt() if outcome is Outcome.INTERRUPTED else self.failure(exit_code)
@@ -92,14 +92,14 @@ class LogReader:
             outcome=outcome,
             launcher_report=bool(self._scan.reports),
             traceback_at_end=at_end or self._end.is_cut() or (self._end.good_end_at is None and self._end.lost_peer_at_end()),
-            good_end=self._end.good_end_at is not None or (asked_steps is not None and last.may_be(asked_steps)),
+            good_end=self._end.good_end_at is not None or (requested_steps is not None and last.may_be(requested_steps)),
             last_step=last.step,
         )
 
-    def reached(self, asked_steps: int) -> bool | None:
+    def reached(self, requested_steps: int) -> bool | None:
         """Whether the last lines show that so many steps may have been taken; None where they show no step."""
         last = self._end.last_step()
-        return None if last.step is None else last.may_be(asked_steps)
+        return None if last.step is None else last.may_be(requested_steps)
 
     def files_with_steps(self) -> set[str]:
         """Files in which a training took place."""
@@ -233,7 +233,7 @@ class LogReader:
         return code == RAISED or (report.step is not None and raised.step is not None and report.step - raised.step <= STEPS_ALONE)
 
     def _is_in_another_file(self, raised: LogEvidence) -> bool:
-        """Files of several ranks were put into one: the numbers begin anew, get no further, and nobody speaks of a restart."""
+        """Files of several ranks were put into one: the numbers begin anew, get no further, and no line reports a restart."""
         fell_back_at = self._scan.fell_back_at.get(raised.source, 0)
         restarted_at = max(self._scan.restart_at.get(raised.source, 0), self._scan.relaunched_at.get(raised.source, 0))
         if raised.rank is not None or raised.step is None or fell_back_at < raised.at or restarted_at > raised.at:

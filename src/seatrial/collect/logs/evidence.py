@@ -223,7 +223,7 @@ class FoundSigns:
 
 @dataclass(kw_only=True)
 class LogSource:
-    """One rank, host or file, as far as the prefixes tell them apart."""
+    """One rank, host or file, as far as the prefixes distinguish them."""
 
     steps_to_survive: int
     recent: list[FoundSigns] = field(default_factory=lambda: [FoundSigns()])
@@ -274,9 +274,9 @@ class LastStep:
     interval: int
     """Steps between two lines that report one."""
 
-    def may_be(self, asked_steps: int) -> bool:
+    def may_be(self, requested_steps: int) -> bool:
         """Whether the run may have taken them all: steps are counted from 0 or from 1, and not each is reported."""
-        return self.step is not None and self.step + self.interval >= asked_steps
+        return self.step is not None and self.step + self.interval >= requested_steps
 
 
 def is_root(sign: Signature | None) -> bool:
@@ -384,7 +384,7 @@ class Relevance(enum.IntEnum):
 
 
 class LineSearch:
-    """Decides by shape, and remembers some thousands of them."""
+    """Decides by shape, with a cache of some thousands."""
 
     def __init__(self) -> None:
         self._shapes: dict[bytes, Relevance] = {}

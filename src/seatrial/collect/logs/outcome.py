@@ -1,4 +1,4 @@
-"""How a job ended, by its log and its exit code: well, failed, interrupted, or nobody can tell.
+"""How a job ended, by its log and its exit code: ok, failed, interrupted or unknown.
 
 In: a `LogScan`, then the exit code and the steps asked for, where known. Out: an `Outcome`, or None where neither shows it.
 
@@ -104,14 +104,14 @@ class LogEnd:
         self._good_end: tuple[int, int | None] = (-1, None)
         """After how many lines it was looked for, and where it is."""
 
-    def outcome(self, exit_code: int | None, asked_steps: int | None) -> Outcome | None:
+    def outcome(self, exit_code: int | None, requested_steps: int | None) -> Outcome | None:
         interrupted = self.is_interrupted() if exit_code else self._is_cut_by_interrupt()
         if interrupted and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
             return Outcome.INTERRUPTED
         if exit_code or not all(report.is_passed for report in self._scan.reports.values()):
             return Outcome.FAILED
         last = self.last_step()
-        reached = None if asked_steps is None else last.may_be(asked_steps)
+        reached = None if requested_steps is None else last.may_be(requested_steps)
         found = self._without_report(exit_code, reached, last)
         # What came after a failure may be another training, as in a loop over seeds, or a second attempt. One that began after a good end
         # and has none of its own was not shown to end.

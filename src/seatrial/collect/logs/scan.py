@@ -84,7 +84,7 @@ TAIL_LINES = 2000
 TAIL_BYTES = 400_000
 MAX_SURVIVED = 1000
 MAX_SOURCES = 5000
-"""Ranks and files that are told apart; further ones count as one."""
+"""Ranks and files tracked separately; any beyond count as one."""
 LONGEST_EVIDENCE = 1000
 OPEN_LINES = 5000
 """A traceback that is still not over after as many lines is torn."""
@@ -120,7 +120,7 @@ class FileSteps:
 
     @property
     def is_training(self) -> bool:
-        """One line may only speak of a step. Hugging Face's Trainer prints losses without numbers."""
+        """A single line may merely mention a step. Hugging Face's Trainer prints losses without numbers."""
         return len(self.numbers) > 1 or sum("'loss'" in text for text in self.last) > 1
 
     def ends_before(self, furthest: FileSteps) -> bool:
@@ -162,7 +162,7 @@ class LogScan:
         self.reports: dict[str, LauncherReport] = {}
         """Of each file, where no steps came after."""
         self.earlier: list[FoundSigns] = []
-        """From before a report that was followed by steps of which nobody knows whether they began anew."""
+        """From before a report that was followed by steps that may or may not have begun anew."""
         self.fell_back_at: dict[str, int] = {}
         """The last line of a file at which the step numbers began anew, after something was found."""
         self.resumed_at: dict[str, int] = {}
@@ -172,7 +172,7 @@ class LogScan:
         self.relaunched_at: dict[str, int] = {}
         """The last line of a file at which a launcher's report was followed by steps from the beginning."""
         self.reran: LogEvidence | None = None
-        """A traceback that ended a program, where steps from the beginning came after it and nobody speaks of a restart: it may have been
+        """A traceback that ended a program, where steps from the beginning came after it and no line reports a restart: it may have been
         another training."""
         self.interrupt: LogEvidence | None = None
         self.interrupted_at = 0

@@ -408,7 +408,7 @@ def _steps_of_epochs(epochs: Sequence[float], last_epoch: float, total: int, hal
     if len(epochs) > total:
         return [], False
     for with_first in (False, True):
-        # Of intervals that rounding does not tell apart, the one whose last line is the end of the training, as its epoch says.
+        # Of intervals that rounding makes indistinguishable, the one whose last line is the end of the training, as its epoch says.
         fitting = [
             (steps[-1] != total or epochs[-1] != last_epoch, error, steps)
             for steps in _regular_steps(epochs, last_epoch / total, total, with_first=with_first)

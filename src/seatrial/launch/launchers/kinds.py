@@ -66,7 +66,7 @@ class CommandLauncher(Launcher):
 
 
 class TorchrunLauncher(Launcher):
-    """One process that starts the ranks, each with its output in files of its own. On many hosts one on each; they meet at node 0's."""
+    """One process that starts the ranks, each with its output in files of its own. On many hosts one on each; rendezvous at node 0."""
 
     def argv(self, spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
         program = spec.launcher.program or (spec.place.python or sys.executable, "-m", "torch.distributed.run")

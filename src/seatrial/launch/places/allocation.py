@@ -1,4 +1,4 @@
-"""What a run gets: its nodes in order of their ranks, devices, and the address and port at which ranks meet.
+"""What a run gets: its nodes in order of their ranks, devices, and the rendezvous address and port of the ranks.
 
 In: a run's spec, and for many hosts what their agents reported. Out: `Allocation`. Pure except for the port that `allocate_local` reserves
 and the network facts that `harness_addresses` reads. Another host is never given a loopback address: it would reach itself. IPv4 alone,
@@ -102,7 +102,7 @@ def is_cpu_only(spec: RunSpec) -> bool:
 
 
 def likely_allocation(spec: RunSpec, nodes: tuple[Node, ...], master_port: int) -> Allocation:
-    """What the nodes will share, before any agent was started: where the plan names no address, ranks meet at the first by its name."""
+    """What the nodes will share, before any agent was started: where the plan names no address, the rendezvous is at the first."""
     return hosts_allocation(spec, nodes, spec.place.master_addr or nodes[0].name, master_port)
 
 
@@ -129,7 +129,7 @@ def master_address(
     route: Route = route_to,
     resolve: Resolve = resolve_addresses,
 ) -> str:
-    """Where ranks meet. `first` is the name of node 0, `interfaces` its addresses by interface as its agent reports them, `others` hosts
+    """The rendezvous. `first` is the name of node 0, `interfaces` its addresses by interface as its agent reports them, `others` hosts
     that are not this machine, `is_here` whether node 0 is."""
     if place.master_addr:
         return place.master_addr

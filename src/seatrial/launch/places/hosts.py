@@ -1,7 +1,7 @@
 """Many hosts: an agent is started on each and connects; then the run's ranks, devices, address and port are known.
 
     open a control server → nodes/<name>/call.json for each → transports start the agents → all have connected → Allocation
-    start(orders): each reports where it would meet the others → all agree → `go` to each
+    start(orders): each reports its rendezvous address → all agree → `go` to each
 
 No rank is started before all have connected: with a host missing, a job would hang at its rendezvous for minutes. Whatever goes wrong on
 the way, the connections are closed: agents that wait for their order end by themselves.
@@ -142,7 +142,7 @@ def _allocation(
     port, interfaces = hello.get("port"), hello.get("addresses")
     if not isinstance(port, int):
         why = hello.get("trouble") or "reason unknown"
-        problem = f"{first} could not reserve the port at which ranks meet ({why}): leave place.port out, so that a free one is used"
+        problem = f"{first} could not reserve the rendezvous port ({why}): leave place.port out, so that a free one is used"
         raise HostError(problem, host=first, cause="port_in_use")
     if pernode_server is not None:
         address = place.master_addr or pernode_server.master_addr

@@ -70,7 +70,7 @@ def check_agreement(allocation: Allocation, views: Mapping[str, RendezvousView])
     master, first = allocation.master_addr, allocation.nodes[0].name
     for name, view in views.items():
         if not view.resolved:
-            raise HostError(f"{name} cannot resolve {master}, where ranks are to meet: no rank was started", host=name, cause=UNKNOWN_NAME)
+            raise HostError(f"{name} cannot resolve {master}, the rendezvous address: no rank was started", host=name, cause=UNKNOWN_NAME)
         if not _meets(views[first], view):
             seen = "; ".join(f"{one} resolves it to {views[one].resolved[0]}, its {views[one].nic}" for one in (first, name))
             problem = f"{name} resolves the rendezvous {master}:{allocation.master_port} to a different address than {first}: {seen}"

@@ -27,8 +27,9 @@ from seatrial.core.files import PRIVATE_PROGRAM, write_private_json, write_text
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import AllocationPaths, AttemptPaths, JobPaths
 from seatrial.core.private_files import NotPrivateError, is_world_writable, read_private_json, world_writable_text
+from seatrial.core.shell import module_argv
 from seatrial.core.text import count
-from seatrial.launch.agents import module_argv, query_handler_argv
+from seatrial.launch.agents import query_handler_argv
 from seatrial.launch.host_queries import HostSessions
 from seatrial.launch.launchers.commands import SOURCES_UNKNOWN, activation_lines
 from seatrial.launch.transports.srun import srun_argv
@@ -39,6 +40,7 @@ from seatrial.records.job import AllocationOrder, JobOrder, StartedJob, Submitte
 from seatrial.records.launch import Reply
 from seatrial.records.plan import RunSpec
 
+# Programs that a job starts by name, as hosts start the agent: nothing of them is imported here.
 JOB_MODULE, ALLOCATION_MODULE = "seatrial.campaign.job", "seatrial.campaign.allocation_job"
 JOB_NAME_LENGTH = 60
 # 60 ranges of as many ports as are tried, all below those that the kernel gives to clients.
@@ -94,7 +96,7 @@ def record(paths: JobPaths, job: SubmittedJob) -> SubmittedJob:
 
 
 def submitted(paths: JobPaths) -> SubmittedJob | None:
-    """The job of an attempt or an allocation, as far as the folder tells: a harness that was killed just after sbatch has not written it
+    """The job of an attempt or an allocation, as far as its folder shows: a harness that was killed just after sbatch has not written it
     down, but the job itself has when it started. LaunchError for files that somebody else may have written: their number would be
     cancelled, and their job taken for this one."""
     found = from_json_or_none(SubmittedJob, _read_private(paths.job))
@@ -107,7 +109,7 @@ def submitted(paths: JobPaths) -> SubmittedJob | None:
 
 
 def job_among(paths: JobPaths, known: Mapping[str, slurm.JobStatus]) -> str:
-    """The number of its job: as the folder tells, else of the one in `known` that names the folder; empty where neither does."""
+    """The number of its job: as the folder records it, else of the one in `known` that names the folder; empty where neither does."""
     found = submitted(paths)
     own = str(paths.folder.absolute())
     return found.job if found else next((job for job, status in known.items() if status.comment == own), "")

@@ -202,9 +202,9 @@ def _enough_gpus(spec: HostSpec, facts: HostFacts, answers: Answers) -> HostChec
 
 
 OTHER_CAMPAIGNS = warning(
-    name="campaigns there",
+    name="running campaigns",
     what="that no agent of another Seatrial campaign runs on a host",
-    prevents="two campaigns that measure each other; no error is shown",
+    prevents="two campaigns that slow each other down; no error is shown",
     fix="wait for it, or end it with `seatrial stop` and its folder",
     noise=True,
 )

@@ -40,7 +40,7 @@ NOTHING = {
 VERDICTS = {
     Verdict.PASS: ("✓", "Every criterion is met."),
     Verdict.FAIL: ("✗", "At least one criterion is not met."),
-    Verdict.INCONCLUSIVE: ("?", "The data do not decide."),
+    Verdict.INCONCLUSIVE: ("?", "The data are inconclusive."),
 }
 NO_RUN_YET = "No run has ended yet."
 LONGEST_SENTENCE = 420

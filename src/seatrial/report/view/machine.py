@@ -155,7 +155,7 @@ HOST_RIGHT_ALIGNED = (4, 6, 7, 8, 9, 10)
 HOSTS_EXPLAINED = (
     "Ranks are those of the whole run. A clock offset is how far the host's clock was ahead of the harness's, within half a round trip; "
     "times in this report are corrected by it. Network is all that the host received and sent in the measured window. Ranks end an "
-    "exchange together, so a slow link shows as a long phase in which all of them meet, with few bytes for its time, and not as one late "
+    "exchange together, so a slow link shows as a long phase of all of them, with few bytes for its time, and not as one late "
     "rank."
 )
 

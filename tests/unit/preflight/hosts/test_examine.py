@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.campaign.preflight import examine_by_commands, need_of_this_host
 from seatrial.core.hostfile import HostSpec
-from seatrial.preflight.definitions import HostRow, HostsExamined, Need, folded
+from seatrial.preflight.definitions import CheckRow, HostsExamined, Need, folded
 from seatrial.preflight.hosts import examine
 from seatrial.preflight.hosts.examine import examine_hosts, host_definitions
 from seatrial.preflight.hosts.exchanges import (
@@ -113,7 +113,7 @@ def test_like_findings_are_folded_with_their_hosts_in_the_name() -> None:
         return Check(name="clock", ok=ok, found=found, prevents="x", fix="y", refuses=False)
 
     many = {f"node{number}": one("off", False) for number in range(7)}
-    row = HostRow(name="clock", checks={**many, "a": one("1 ms", True), "b": one("2 ms", True)})
+    row = CheckRow(name="clock", checks={**many, "a": one("1 ms", True), "b": one("2 ms", True)})
     assert [check.name for check in folded(row)] == ["clock on node0, node1, node2, node3 and 3 more", "clock on a, b"]
 
 

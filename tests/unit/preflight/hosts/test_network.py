@@ -70,12 +70,12 @@ def test_all_is_well() -> None:
     results = found(check_reach(make_hosts_need("a", "b"), answers))
     assert all(check.ok for check in results.values())
     assert {name for name, host in results if host == "b"} == {
-        "a port to meet at",
+        "rendezvous port",
         "reaches the rendezvous",
         "reaches other hosts",
         "reaches the head",
     }
-    assert {name for name, host in results if host == "a"} == {"a port to meet at", "reaches other hosts"}
+    assert {name for name, host in results if host == "a"} == {"rendezvous port", "reaches other hosts"}
     assert results["reaches the rendezvous", "b"].found == "a port 29650" and results["reaches other hosts", "a"].found == "b"
 
 
@@ -95,8 +95,8 @@ def test_each_way_that_is_closed_is_reported_with_what_to_open() -> None:
 def test_a_port_that_cannot_be_had_names_the_plans_own_on_node_0_alone() -> None:
     busy = {"rendezvous": {"trouble": "Address already in use"}}
     results = found(check_reach(make_hosts_need("a", "b", place={"port": 29500}), make_answers({"a": busy, "b": busy})))
-    assert results["a port to meet at", "a"].found == "port 29500: Address already in use"
-    assert results["a port to meet at", "b"].found == "Address already in use"
+    assert results["rendezvous port", "a"].found == "port 29500: Address already in use"
+    assert results["rendezvous port", "b"].found == "Address already in use"
 
 
 def test_a_host_that_fell_silent_is_one_trouble_and_one_that_was_not_asked_none() -> None:

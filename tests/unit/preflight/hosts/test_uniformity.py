@@ -80,10 +80,10 @@ def test_others_are_named_a_few_of_them_and_this_campaign_is_none() -> None:
     need = make_hosts_need("a", "b", "c", output="/out/mine")
     answers = make_answers(facts={"a": {"campaigns": ("/out/mine/",)}, "b": {"campaigns": ("/1", "/2", "/out/mine", "/3", "/4")}})
     results = found(check_other_campaigns(need, answers))
-    assert results["campaigns there", "a"].ok and results["campaigns there", "a"].found == "none"
-    assert not results["campaigns there", "b"].ok and results["campaigns there", "b"].found == "/1, /2, /3"
-    assert not results["campaigns there", "b"].refuses, "it is said, and the campaign goes on"
-    assert ("campaigns there", "c") not in results, "one that told nothing has no row"
+    assert results["running campaigns", "a"].ok and results["running campaigns", "a"].found == "none"
+    assert not results["running campaigns", "b"].ok and results["running campaigns", "b"].found == "/1, /2, /3"
+    assert not results["running campaigns", "b"].refuses, "it is said, and the campaign goes on"
+    assert ("running campaigns", "c") not in results, "one that told nothing has no row"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 // What the reader picks: runs, the run of the timeline, axes of the heat map, steps by step or by time. Event listeners are on the document,
 // since a live page gets new controls now and then.
 
-const MOST_LISTED = 100;
+const MAX_LISTED = 100;
 
 const byId = (id) => document.getElementById(id);
 const say = (text) => {
@@ -73,8 +73,8 @@ function listRuns() {
   const sought = byId("run-filter").value.trim().toLowerCase();
   const matching = [...runsToPick()].filter(([run, group]) => !sought || `${run} ${group}`.toLowerCase().includes(sought)).map(([run]) => run);
   const inOrder = [...matching.filter((run) => picks.runs.has(run)), ...matching.filter((run) => !picks.runs.has(run))];
-  list.replaceChildren(...inOrder.slice(0, MOST_LISTED).map(runBox));
-  const more = inOrder.length - MOST_LISTED;
+  list.replaceChildren(...inOrder.slice(0, MAX_LISTED).map(runBox));
+  const more = inOrder.length - MAX_LISTED;
   if (more > 0) list.append(sentence(`and ${more} more: type a part of a name to find them`));
   if (!inOrder.length) list.append(sentence("No run has that in its name."));
   countRuns(inOrder.length);
@@ -102,8 +102,8 @@ function countRuns(matching) {
 function pickRun(box) {
   if (box.checked && picks.runs.size >= data.mostPicked) {
     box.checked = false;
-    say(`At most ${data.mostPicked} runs are shown at once: let one go first.`);
-    byId("run-count").textContent = `${data.mostPicked} are picked, and that is the most: let one go first`;
+    say(`At most ${data.mostPicked} runs can be shown: deselect one first.`);
+    byId("run-count").textContent = `${data.mostPicked} runs are shown, the most possible: deselect one first`;
     return;
   }
   if (box.checked) picks.runs.add(box.value);

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.timeouts import CallTimeout, call_with_timeout, has_hung_call
-from seatrial.observe.sampler import Row, Sampler, Source, Unavailable
+from seatrial.machine.sampler import Row, Sampler, Source, Unavailable
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentOrder
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS, TelemetryAccount
