@@ -253,7 +253,7 @@ BIND = refusal(
     prevents="RuntimeError: The server socket has failed to listen on any local network address. EADDRINUSE: address already in use",
     fix="end what listens there (`ss -ltnp` on the host), or name another place.port",
 )
-RENDEZVOUS = refusal(
+REACHES_RENDEZVOUS = refusal(
     name="reaches the rendezvous",
     what="that each host reaches node 0 on a port in the range of the rendezvous",
     prevents="torch.distributed.DistNetworkError: The client socket has timed out after … while trying to connect to ({address}, {port})",
@@ -274,7 +274,7 @@ CALLS = refusal(
     prevents="a run that ends before it starts: the harness could not be reached from {host}",
     fix="open the ports of /proc/sys/net/ipv4/ip_local_port_range on the head to the hosts, or start seatrial on one of them",
 )
-REACH_CHECKS = (BIND, RENDEZVOUS, PEERS, CALLS)
+REACH_CHECKS = (BIND, REACHES_RENDEZVOUS, PEERS, CALLS)
 MAX_PEERS_SHOWN = 3
 
 
@@ -307,7 +307,7 @@ def _reached(need: HostsNeed, answers: Answers, host: str, tried: Sequence[str],
     if host != need.master and port is not None:
         problem = problems.get(RENDEZVOUS, "")
         found = f"port {port}: {problem}" if problem else f"{need.master_addr} port {port}"
-        yield RENDEZVOUS.on(host, not problem, found, address=need.master_addr, port=port, way=reach_fix(problem))
+        yield REACHES_RENDEZVOUS.on(host, not problem, found, address=need.master_addr, port=port, way=reach_fix(problem))
     missed = {name.removeprefix(f"{PEER} "): problem for name, problem in problems.items() if name.startswith(f"{PEER} ")}
     if tried:
         not_reached = [f"{answers.label(name)} ({problem})" for name, problem in missed.items()]
