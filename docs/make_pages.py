@@ -14,16 +14,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# The fault table is in tests/.
+# docs/ and tests/, where the fault table is.
 sys.path.insert(0, str(ROOT))
 
+from docs.doctor_page import doctor_page  # noqa: E402
+from docs.troubleshooting_page import troubleshooting_page  # noqa: E402
 from tests.faults.page import markdown as fault_table  # noqa: E402
 
 from seatrial.cli.main import VERBS  # noqa: E402
 from seatrial.plan.reference import markdown as plan_reference  # noqa: E402
-from seatrial.preflight.examine import markdown as doctor_reference  # noqa: E402
 from seatrial.records.signatures.registry import STAGE1  # noqa: E402
-from seatrial.records.signatures.troubleshooting import troubleshooting_page as troubleshooting  # noqa: E402
 
 PARTS = {"plan": ("show", "fit", "schema", "criteria"), "history": ("add", "list", "pin", "unpin")}
 # Fixed, so that the page does not depend on the caller's terminal.
@@ -55,10 +55,10 @@ def pages() -> dict[str, str]:
     return {
         "docs/cli.md": cli_reference(),
         "docs/plan.md": plan_reference(),
-        "docs/doctor.md": doctor_reference(),
+        "docs/doctor.md": doctor_page(),
         "docs/reliability.md": fault_table(),
-        "docs/troubleshooting.md": troubleshooting(),
-        "runbooks/stage1/docs/troubleshooting.md": troubleshooting(STAGE1),
+        "docs/troubleshooting.md": troubleshooting_page(),
+        "runbooks/stage1/docs/troubleshooting.md": troubleshooting_page(STAGE1),
     }
 
 

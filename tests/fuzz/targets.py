@@ -18,7 +18,7 @@ from polars.testing import assert_frame_equal
 from seatrial.analyse.measure import measure_run
 from seatrial.analyse.telemetry_summary import WindowSpan, telemetry_figures
 from seatrial.campaign.lock import read_owner
-from seatrial.collect.attempt_files import read_outcome, read_plan, read_record, read_spec, read_telemetry_account, recovered_cautions
+from seatrial.collect.attempt_files import recovered_cautions
 from seatrial.collect.attempts import alarm_cautions, preflight_cautions, read_campaign, read_plans
 from seatrial.collect.event_steps import read_event_steps
 from seatrial.collect.events import read_block, read_block_by_line
@@ -49,6 +49,7 @@ from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import AgentOrder, AgentReport
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import LiveState
+from seatrial.records.stored import read_outcome, read_plan, read_record, read_spec, read_telemetry_account
 from seatrial.records.telemetry import HOST_COLUMNS, TelemetryTables
 from seatrial.results.diagnose import diagnose_logs, find_logs
 from seatrial.results.recompute import recompute

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
-from seatrial.collect.attempt_files import host_folders, read_nodes
 from seatrial.collect.logs.bounded_lines import LineIndex, LineIndexer
 from seatrial.collect.logs.diagnosis import LogReader
 from seatrial.collect.logs.evidence import HEAD, shapes
@@ -26,6 +25,7 @@ from seatrial.core.log_lines import KEYWORDS
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.outcome import Diagnosis
 from seatrial.records.signatures.harmless import HARMLESS_KEYWORDS
+from seatrial.records.stored import host_folders, read_nodes
 
 LONGEST_TURN_CPU_S = 0.06
 """Of five turns a second: enough for ten megabytes a second of lines that are mostly alike."""

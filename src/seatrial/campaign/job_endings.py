@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import read_lifetime
-from seatrial.collect.attempt_files import read_spec
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, JobPaths
@@ -22,6 +21,7 @@ from seatrial.records.job import AllocationEnd, AllocationEnding
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import PER_RUN, CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named, signature
+from seatrial.records.stored import read_spec
 
 LOG_TAIL_LINES = 8
 # State → cause, and what happened to job 4711.

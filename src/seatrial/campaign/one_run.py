@@ -20,7 +20,7 @@ from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import StopRequests
 from seatrial.campaign.resume import with_resumption
 from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
-from seatrial.collect.attempt_files import read_resumption, recover_files
+from seatrial.collect.attempt_files import recover_files
 from seatrial.core import files
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import LaunchError
@@ -37,6 +37,7 @@ from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
 from seatrial.records.outcome import Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
+from seatrial.records.stored import read_resumption
 
 SCRIPT_ENDINGS = (".py", ".sh")
 NO_HOSTS: Mapping[str, HostFacts] = MappingProxyType({})

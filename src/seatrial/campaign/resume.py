@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.collect.attempt_files import LATEST_T, earlier_attempts, read_resumption, read_spec, read_step_span, recover_files
+from seatrial.collect.attempt_files import read_step_span, recover_files
 from seatrial.collect.attempts import PLACE_CHANGED, changed_parts, read_campaign, read_plans, uncounted_text
 from seatrial.core import files
 from seatrial.core.checkpoints import FoundCheckpoints, StoredCheckpoint, find_checkpoints
@@ -33,6 +33,7 @@ from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, WorkloadSpec
 from seatrial.records.signatures.registry import advice, fault_named
+from seatrial.records.stored import LATEST_T, earlier_attempts, read_resumption, read_spec
 
 HEAD_BYTES = 16384
 RESUME_FROM = re.compile(r"\bresume_from=(?!null$)\S")

@@ -17,7 +17,6 @@ from typing import Any
 
 from seatrial.campaign.ending import Ending, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.growing_log import GrowingLog
-from seatrial.collect.attempt_files import node_of_rank, read_record
 from seatrial.collect.logs.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
@@ -34,6 +33,7 @@ from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.registry import Signature, advice, fault_named, general, signature
+from seatrial.records.stored import node_of_rank, read_record
 
 # As many lines as the tracebacks of a few ranks take.
 FAILURE_TAIL_LINES = 80

@@ -37,6 +37,7 @@ from seatrial.machine.gpus import read_driver
 from seatrial.plan.stages import ACCEPTANCE, Stage, StagedPlan, fill
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import CampaignPlan
+from seatrial.records.stored import read_outcome, stored_hash
 
 
 @dataclass(kw_only=True)
@@ -155,8 +156,8 @@ class StagedRun:
 
     def _has_stalled(self, stage: Stage) -> bool:
         newest = (run.attempts()[-1:] for run in self._paths.campaign(stage.name).runs())
-        outcomes = (read_json(attempt.outcome) or {} for attempts in newest for attempt in attempts)
-        return any(outcome.get("outcome") == Outcome.STALLED.value for outcome in outcomes)
+        outcomes = (read_outcome(attempt, stored_hash(attempt))[0] for attempts in newest for attempt in attempts)
+        return any(outcome is not None and outcome.outcome is Outcome.STALLED for outcome in outcomes)
 
     def _run_command(self, name: str, argv: list[str]) -> StageRecord:
         before = self._records.get(name, {})

@@ -18,8 +18,8 @@ from seatrial.core.errors import CampaignError, UsageError, did_you_mean
 from seatrial.core.log_lines import split_rank
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.ports import LAST_PORT
-from seatrial.records.codec import from_json_or_none
 from seatrial.records.results import LiveState
+from seatrial.records.stored import read_record
 
 if TYPE_CHECKING:
     from seatrial.core.paths import AttemptPaths, CampaignPaths, JobPaths
@@ -132,9 +132,9 @@ def _number(paths: JobPaths) -> str:
 
 def _job_line(attempt: AttemptPaths, readers: dict[Path, ProgressReader]) -> str:
     """By the attempt's own files: `base_r1: step 41 of 100, heartbeat 2.0 s ago · job 4711, which no harness follows: …`."""
-    from seatrial.collect.attempt_files import read_spec
     from seatrial.core.text import format_duration
     from seatrial.observe.progress import ProgressReader
+    from seatrial.records.stored import read_spec
     from seatrial.report.text import one_line
 
     spec = read_spec(attempt)[0]
@@ -150,7 +150,7 @@ def _job_line(attempt: AttemptPaths, readers: dict[Path, ProgressReader]) -> str
 
 
 def _read_state(path: Path) -> LiveState:
-    state = from_json_or_none(LiveState, files.read_json(path))
+    state = read_record(LiveState, path)[0]
     if state is None:
         raise CampaignError(f"nothing has run in {path.parent} yet: name a folder that `seatrial run` or `seatrial sweep` wrote to")
     return state

@@ -14,23 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.collect.attempt_files import (
-    MISSING,
-    earlier_attempts,
-    have_same_content,
-    host_folders,
-    node_names,
-    read_environment,
-    read_nodes,
-    read_outcome,
-    read_plan,
-    read_record,
-    read_resumption,
-    read_spec,
-    read_telemetry_account,
-    recovered_cautions,
-    unusable_file,
-)
+from seatrial.collect.attempt_files import have_same_content, read_environment, recovered_cautions, unusable_file
 from seatrial.collect.logs.bounded_lines import LONGEST_LINE_BYTES, bounded_lines
 from seatrial.core import files
 from seatrial.core.files import json_object, open_file
@@ -45,6 +29,19 @@ from seatrial.records.launch import SKEW_S, NodesRecord
 from seatrial.records.measure import PREFLIGHT, JitterCause
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
+from seatrial.records.stored import (
+    MISSING,
+    earlier_attempts,
+    host_folders,
+    node_names,
+    read_nodes,
+    read_outcome,
+    read_plan,
+    read_record,
+    read_resumption,
+    read_spec,
+    read_telemetry_account,
+)
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 
 Requested = Mapping[tuple[str, str], RunSpec]

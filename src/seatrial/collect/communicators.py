@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seatrial.collect.attempt_files import read_record
 from seatrial.collect.events import events_of_kind
 from seatrial.collect.logs.launcher_log import host_logs
 from seatrial.core.files import open_file
@@ -26,6 +25,7 @@ from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, WORLD_UNKNOWN
 from seatrial.records.events import PROCESS_GROUP
 from seatrial.records.launch import Communicator, ObservedRanks
 from seatrial.records.measure import Effective, EffectiveSetting
+from seatrial.records.stored import read_record
 
 # NCCL connects at the first collectives, near the beginning of a log.
 HEAD_BYTES = 16 * MIB

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.collect.attempt_files import longest_non_decreasing
-from seatrial.collect.effective import read_effective
+from seatrial.collect.effective_settings import read_effective
 from seatrial.collect.events import (
     LARGEST_FILE_BYTES,
     SkippedLines,
@@ -32,6 +31,7 @@ from seatrial.collect.events import (
     read_startup,
 )
 from seatrial.core.log_lines import LARGEST_STEP
+from seatrial.core.monotonic import longest_non_decreasing
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
 from seatrial.core.text import count, count_were, format_bytes
 from seatrial.records.attempt import Attempt, StepTables

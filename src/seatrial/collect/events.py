@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from seatrial.collect.attempt_files import clock_offset_s, node_of_rank
 from seatrial.collect.logs.bounded_lines import LONGEST_LINE_BYTES, line_blocks
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
@@ -34,6 +33,7 @@ from seatrial.core.text import MIB
 from seatrial.records.attempt import Attempt, StartupFacts
 from seatrial.records.events import FIGURE_NAME, SPANS, STEP_TABLE_COLUMNS
 from seatrial.records.measure import RankPlace, ReportedFigure
+from seatrial.records.stored import clock_offset_s, node_of_rank
 
 TEXT_COLUMNS = ("run", "kind", "name")
 INTEGER_COLUMNS = ("attempt", "rank", "step", "world_size")

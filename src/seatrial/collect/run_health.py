@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from seatrial.collect.attempt_files import host_folders, read_environment
+from seatrial.collect.attempt_files import read_environment
 from seatrial.collect.events import is_stopped, was_halted
 from seatrial.collect.logs.bounded_lines import LineIndex, line_blocks
 from seatrial.collect.logs.evidence import HEAD
@@ -45,6 +45,7 @@ from seatrial.records.signatures.debug_settings import (
 )
 from seatrial.records.signatures.harmless import HARMLESS, HARMLESS_KEYWORDS, count_harmless
 from seatrial.records.signatures.registry import Signature, slow_signs
+from seatrial.records.stored import host_folders
 
 TRACEBACK = HEAD.encode()
 HEALTH_KEYWORDS = (TRACEBACK, *HARMLESS_KEYWORDS)

@@ -12,11 +12,11 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.collect.attempt_files import HostFolder, host_folders, read_nodes
 from seatrial.core.files import open_file, read_json_lines, tail_lines
 from seatrial.core.log_lines import split_rank
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.events import START_EVENT_WITHIN_LINES
+from seatrial.records.stored import HostFolder, host_folders, read_nodes
 
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 BY_SIGNAL, BY_PY_SPY, BY_ABORT = "signal", "py-spy", "abort"

@@ -23,9 +23,8 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.collect.attempt_files import read_record
 from seatrial.collect.communicators import communicator_cautions, effective_backend, read_process_groups
-from seatrial.collect.effective import read_effective
+from seatrial.collect.effective_settings import read_effective
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
 from seatrial.collect.events import (
     read_broken_startup,
@@ -64,6 +63,7 @@ from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import STEPS_START_OVER, Caution
 from seatrial.records.launch import ObservedRanks
 from seatrial.records.plan import WorkloadSpec
+from seatrial.records.stored import read_record
 
 LARGEST_BATCHED_BYTES = MIB
 """For a larger file the time polars takes to begin does not matter."""

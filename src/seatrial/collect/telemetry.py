@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from seatrial.collect.attempt_files import HostFolder, host_folders
 from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count_were
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
+from seatrial.records.stored import HostFolder, host_folders
 from seatrial.records.telemetry import (
     GPUS_A_HOST,
     HOST_INDEX,

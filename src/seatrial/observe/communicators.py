@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from seatrial.core.files import json_object, open_file, read_json
+from seatrial.core.files import json_object, open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import count
 from seatrial.observe.progress import Progress
-from seatrial.records.codec import from_json_or_none
 from seatrial.records.events import PROCESS_GROUP
 from seatrial.records.launch import Communicator, ObservedRanks
+from seatrial.records.stored import read_record
 
 # A group is joined before the first step; a few hundred steps follow in as many bytes.
 HEAD_BYTES = 256 << 10
@@ -56,7 +56,7 @@ def smaller_world(planned: int, communicators: Sequence[Communicator], observed:
 
 def world_at_end(planned: int, attempt: AttemptPaths) -> str:
     """Of a run that is over. The agent looks at environments now and then: only at the end has it seen all it will."""
-    observed = from_json_or_none(ObservedRanks, read_json(attempt.observed_ranks))
+    observed = read_record(ObservedRanks, attempt.observed_ranks)[0]
     return smaller_world(planned, read_communicators(attempt), observed) if planned > 1 else ""
 
 

@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import fmean
 
-from seatrial.core import files
 from seatrial.core.errors import PlanError, UsageError, did_you_mean
 from seatrial.core.paths import CampaignPaths
 from seatrial.plan import workloads
@@ -41,7 +40,6 @@ from seatrial.plan.run_hash import group_key, run_hash, script_digest
 from seatrial.plan.schema import LARGEST_WORK, Plan
 from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
-from seatrial.records.codec import from_json_or_none
 from seatrial.records.plan import (
     SENTINEL,
     CampaignPlan,
@@ -51,6 +49,7 @@ from seatrial.records.plan import (
     TimingSpec,
     WorkloadSpec,
 )
+from seatrial.records.stored import read_plan
 from seatrial.records.verdict import Criterion
 
 DEFAULT_LOG_EVERY = TimingSpec.log_every
@@ -262,7 +261,7 @@ class KeptNames:
 def read_kept_names(folder: Path, plan_name: str) -> KeptNames:
     """Of the plan of this name that was last run into the folder; nothing for a new folder."""
     paths = CampaignPaths(folder)
-    candidates = (from_json_or_none(CampaignPlan, files.read_json(path)) for path in (paths.plans / f"{plan_name}.json", paths.plan))
+    candidates = (read_plan(path)[0] for path in (paths.plans / f"{plan_name}.json", paths.plan))
     stored = next((plan for plan in candidates if plan is not None and plan.name == plan_name), None)
     runs = [run for run in stored.runs if _FOLDER_NAME.fullmatch(run.run) and paths.run(run.run).folder.is_dir()] if stored else []
     return KeptNames(

@@ -13,7 +13,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from seatrial.core import files
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.text import count, join_names
 from seatrial.machine.provenance import (
@@ -27,9 +26,8 @@ from seatrial.machine.provenance import (
 from seatrial.preflight.definitions import NOT_ASKED, Need, refusal
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Check
-from seatrial.records.codec import from_json_or_none
-from seatrial.records.outcome import RunOutcome
 from seatrial.records.plan import NeededCampaign, RunSpec
+from seatrial.records.stored import read_outcome, read_record, stored_hash
 from seatrial.records.verdict import CampaignVerdict, Verdict
 
 OVERRIDE = "--ignore-needs"
@@ -72,7 +70,7 @@ def _verdict_problem(needs: NeededCampaign) -> str:
     paths = CampaignPaths(Path(needs.campaign))
     if not paths.folder.is_dir():
         return "there is no such campaign"
-    verdict = from_json_or_none(CampaignVerdict, files.read_json(paths.verdict))
+    verdict = read_record(CampaignVerdict, paths.verdict)[0]
     if verdict is None:
         return f"it has no {paths.verdict.name} that can be read: it is not over, or was not reported"
     judged = [finding for finding in verdict.findings if finding.criterion is not None]
@@ -102,7 +100,7 @@ def _unjudged_attempt(paths: CampaignPaths) -> str:
 def _is_newer(attempt: AttemptPaths, judged_t: float) -> bool:
     """Whether it ended after the verdict, or wrote anything since where it has no end. By its own clock and by that of the file system:
     a copy of the folder has new times of files, and the clock of another host may be fast."""
-    outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
+    outcome = read_outcome(attempt, stored_hash(attempt))[0]
     if outcome is not None and 0 < outcome.ended_t <= judged_t:
         return False
     try:
@@ -170,7 +168,7 @@ def _planned(need: Need) -> Iterator[Provenance]:
 def _provenances(paths: CampaignPaths) -> Iterator[Provenance]:
     """Of the newest attempt of each run."""
     for run in paths.runs():
-        found = from_json_or_none(Provenance, files.read_json(run.attempts()[-1].provenance))
+        found = read_record(Provenance, run.attempts()[-1].provenance)[0]
         if found is not None and found.fingerprint:
             yield found
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seatrial.collect.attempt_files import read_environment
 from seatrial.collect.attempts import ended, read_attempt
-from seatrial.collect.effective import read_effective
+from seatrial.collect.effective_settings import read_effective
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, SeatrialError, UsageError
 from seatrial.core.paths import AttemptPaths, CampaignPaths, OriginalPaths

@@ -116,8 +116,8 @@ def measure(attempt: Attempt, detail: Detail | None = None, ahead: ReadAhead | N
 
 def _earlier(attempt: Attempt) -> list[Attempt]:
     """The attempts that this one went on from, oldest first."""
-    from seatrial.collect.attempt_files import earlier_attempts
     from seatrial.collect.attempts import read_attempt
+    from seatrial.records.stored import earlier_attempts
 
     if attempt.outcome is None or attempt.outcome.resumed_from is None:
         return []

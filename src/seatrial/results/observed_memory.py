@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.collect.attempt_files import host_folders
 from seatrial.collect.attempts import read_campaign
 from seatrial.collect.events import events_of_kind
 from seatrial.collect.telemetry import read_telemetry
@@ -15,6 +14,7 @@ from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.text import MIB
 from seatrial.records.attempt import Attempt
 from seatrial.records.plan import CampaignPlan
+from seatrial.records.stored import host_folders
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,6 @@ from seatrial.campaign.resume import (
     uncounted_runs,
     with_resumption,
 )
-from seatrial.collect.attempt_files import earlier_attempts
 from seatrial.collect.attempts import NOT_IN_PLAN, read_stored
 from seatrial.core import files
 from seatrial.core.checkpoints import find_checkpoints
@@ -33,6 +32,7 @@ from seatrial.records.attempt import Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.stored import earlier_attempts
 from tests.facts import states
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk

@@ -11,26 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.collect.attempt_files import (
-    earlier_attempts,
-    host_folders,
-    longest_non_decreasing,
-    node_names,
-    node_of_rank,
-    read_environment,
-    recover_files,
-    recovered_cautions,
-)
+from seatrial.collect.attempt_files import read_environment, recover_files, recovered_cautions
 from seatrial.collect.logs.bounded_lines import bounded_lines, line_blocks, lines_with
 from seatrial.core import fallback
 from seatrial.core.durable import write_json_durably
 from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, keep_file
 from seatrial.core.files import write_json
+from seatrial.core.monotonic import longest_non_decreasing
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.core.text import MIB
 from seatrial.records.codec import to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Resumption
+from seatrial.records.stored import earlier_attempts, host_folders, node_names, node_of_rank
 
 
 def test_whole_lines_of_both_ends_of_a_large_file(tmp_path: Path) -> None:

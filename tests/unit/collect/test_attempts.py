@@ -10,7 +10,6 @@ import pytest
 
 from seatrial.agent.node import write_environment
 from seatrial.collect import attempts
-from seatrial.collect.attempt_files import clock_offset_s, read_plan
 from seatrial.collect.attempts import (
     INSPECTED_BYTES,
     MAX_HOST_WARNINGS,
@@ -32,6 +31,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.launch import SKEW_S, NodeRecord, NodesRecord
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
+from seatrial.records.stored import clock_offset_s, read_plan
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import write_attempt
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from docs.troubleshooting_page import troubleshooting_page
 
 from seatrial.collect.logs.diagnosis import diagnose
 from seatrial.collect.logs.evidence import LONGEST_SHOWN, MAX_LINES
@@ -15,7 +16,6 @@ from seatrial.collect.logs.launcher_log import num_finished_ranks, num_started_r
 from seatrial.records.outcome import Cause, Diagnosis, Fault
 from seatrial.records.signatures.harmless import HARMLESS
 from seatrial.records.signatures.registry import STAGE1, advice, signature, signatures
-from seatrial.records.signatures.troubleshooting import troubleshooting_page
 from tests.facts import states
 from tests.unit.collect.log_texts import FOLDER, HARMLESS_LINES, RECORDED_SIGNATURES, WORDINGS, recorded
 

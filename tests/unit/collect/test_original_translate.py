@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from seatrial.collect.attempts import read_campaign, read_plans
-from seatrial.collect.effective import read_effective
+from seatrial.collect.effective_settings import read_effective
 from seatrial.collect.original import translate as translate_module
 from seatrial.collect.original.attempt_records import SampleFile, outcome_of, spec_of
 from seatrial.collect.original.manifests import Row, TextFile

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from seatrial.collect import steps
-from seatrial.collect.attempt_files import HostFolder
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.event_steps import empty_steps, steps_on_harness_clock
 from seatrial.collect.steps import read_ahead, read_steps
@@ -22,6 +21,7 @@ from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution
 from seatrial.records.codec import to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
+from seatrial.records.stored import HostFolder
 from seatrial.records.telemetry import GPU_COLUMNS, GPUS_A_HOST, HOST_COLUMNS, HOST_INDEX, SamplerAccount, TelemetryAccount, TelemetryTables
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk

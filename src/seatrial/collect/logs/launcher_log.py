@@ -20,18 +20,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.collect.attempt_files import HostFolder, host_folders, longest_non_decreasing, read_nodes
 from seatrial.collect.logs.bounded_lines import LineIndex, LinePiece, bounded_lines, lines_with, skipped_bytes
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file, tail_lines
 from seatrial.core.log_header import HeaderBlanker, find_header
 from seatrial.core.log_lines import LARGEST_STEP, LONGEST_LINE, NUMBER, split_rank, strip_colours
+from seatrial.core.monotonic import longest_non_decreasing
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB
 from seatrial.records.columns import ARRIVALS
 from seatrial.records.eta import RANK0, EtaPoint
 from seatrial.records.events import PHASES
 from seatrial.records.measure import TimingPoint
+from seatrial.records.stored import HostFolder, host_folders, read_nodes
 
 MAX_ARRIVAL_BYTES = 64 * MIB
 LONGEST_ROW = 200

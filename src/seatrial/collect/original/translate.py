@@ -15,7 +15,6 @@ from pathlib import Path
 
 import filelock
 
-from seatrial.collect.attempt_files import read_plan
 from seatrial.collect.original.attempt_records import (
     PLAN,
     RunSamples,
@@ -48,6 +47,7 @@ from seatrial.records.columns import ORIGINAL_SCRIPTS
 from seatrial.records.events import EVENT_VERSION
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, TimingSpec
+from seatrial.records.stored import read_plan
 from seatrial.records.telemetry import TelemetryAccount
 from seatrial.records.verdict import METRICS, Criterion
 

@@ -22,9 +22,9 @@ healthy platform. One of the group's settings (`configuration`) or of the script
 """
 _MORE = {
     "": """
-## A job that failed already
+## A failed job
 
-`seatrial diagnose LOG…` reads the logs of any job, whoever started it and whenever: a log that was piped through tee, a Slurm `.out` and
+`seatrial diagnose LOG…` reads the logs of any job, however it was started: a log that was piped through tee, a Slurm `.out` and
 `.err`, one file for each rank or node, a folder with them, or stdin (`kubectl logs POD | seatrial diagnose -`). It prints how the job
 ended, the first cause with its rank and the lines that show it, what to do, then steps, rate, losses and what the script itself reported
 (`train_runtime`, `train_steps_per_second`); `--json` ends with all of it in one line. Nothing is written, and no campaign is needed.
@@ -60,9 +60,9 @@ _SLOW = """\
 No run fails by them. Those that a run shows stand as advice beside a throughput criterion that fails. They are found in the head of
 `launcher.log`, in effective settings, in the ranks' environment variables, or by what analysis found under Stability."""
 _NO_FAILURE = """\
-## No failure, and yet worth a look
+## Not a failure, but worth a look
 
-No run ends by it, and its cause is `none`; where a caution is named, it is in the report."""
+No run ends by it, and its cause is `none`. Where a caution is named, it is in the report."""
 _HARMLESS = """\
 ## Harmless lines
 
