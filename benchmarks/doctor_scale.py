@@ -24,10 +24,10 @@ from outcome import parser, report
 from seatrial.agent.query_handler import QueryHandler
 from seatrial.core.hostfile import HostSpec
 from seatrial.launch.host_queries import HostSessions
-from seatrial.preflight.definitions import Need
-from seatrial.preflight.hosts import exchanges
-from seatrial.preflight.hosts.examine import examine_hosts
-from seatrial.preflight.hosts.exchanges import hosts_need_of
+from seatrial.preflight.check_definition import Need
+from seatrial.preflight.hosts import queries
+from seatrial.preflight.hosts.queries import hosts_need_of
+from seatrial.preflight.hosts.run_checks import examine_hosts
 from seatrial.records.launch import Reply
 
 SLOW_S = 1.0
@@ -62,7 +62,7 @@ def main() -> None:
 def answer_files(folder: Path) -> list[Path]:
     """What a host of this machine answers to each exchange, `n` filled."""
     asked_for = hosts_need_of(Need(output=folder), (HostSpec(name="node0"),), "node0")
-    first, answerer = exchanges.first_requests(asked_for, "0" * 16, fast=True)["node0"], QueryHandler()
+    first, answerer = queries.first_requests(asked_for, "0" * 16, fast=True)["node0"], QueryHandler()
     parts = answerer.answer(first)["parts"]
     answerer.close()
     second = {"reach": {"troubles": {}}, "look": {"troubles": {}}, "is_held": {"held": True}}

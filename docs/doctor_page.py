@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seatrial.preflight.definitions import CheckDefinition
-from seatrial.preflight.examine import LOAD, TELEMETRY, all_definitions
-from seatrial.preflight.hosts.examine import HOST_CHECKS_CRASHED, host_definitions
+from seatrial.preflight.check_definition import CheckDefinition
+from seatrial.preflight.hosts.run_checks import HOST_CHECKS_CRASHED, host_definitions
+from seatrial.preflight.run_checks import LOAD, TELEMETRY, all_definitions
 
 _HEAD = """\
 # What is checked before a campaign

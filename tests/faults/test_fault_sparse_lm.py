@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seatrial.records.halt import Halt, read_halt, write_halt
+from seatrial.records.sparse_lm_halt import Halt, read_halt, write_halt
 from tests.faults.campaigns import only_attempt, outcome
 from tests.harness import Harness
 from tests.waiting import wait_until

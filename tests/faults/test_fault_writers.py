@@ -17,7 +17,7 @@ import pytest
 
 from seatrial.agent.output import LogFile
 from seatrial.collect.attempt_files import recover_files, recovered_cautions
-from seatrial.core.durable import AppendFile, append_line_durably
+from seatrial.core.durable_writes import AppendFile, append_line_durably
 from seatrial.core.fallback import fallback_entry, merge_fallback
 from seatrial.machine.sampler import CsvWriter
 from seatrial.probe.writer import LineFile

@@ -12,7 +12,7 @@ import pytest
 from seatrial.machine.gpus import read_driver, read_gpu_states
 from seatrial.machine.run_telemetry import empty_columns
 from seatrial.preflight import gpus
-from seatrial.preflight.definitions import Need
+from seatrial.preflight.check_definition import Need
 
 pytestmark = pytest.mark.gpu
 HOLDS_A_GPU = "import sys, torch; held = torch.zeros(1 << 28, device='cuda:0'); print('ready', flush=True); sys.stdin.read()"

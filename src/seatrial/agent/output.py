@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.agent.harness import note
-from seatrial.core.durable import AppendFile
+from seatrial.core.durable_writes import AppendFile
 from seatrial.core.linux import IN_CREATE, IN_MODIFY, IN_MOVED_TO, IN_Q_OVERFLOW, inotify_or_none
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.shell import PIPE_BYTES

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from seatrial.agent.harness import note, send_report
 from seatrial.agent.processes import is_stopped, list_descendants
-from seatrial.core.durable import write_text_durably
+from seatrial.core.durable_writes import write_text_durably
 from seatrial.core.files import read_json_lines, size_bytes
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import join_names

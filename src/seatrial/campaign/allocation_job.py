@@ -18,7 +18,7 @@ from pathlib import Path
 from seatrial.campaign.invocation import ALIKE_RUNS, CampaignEnd
 from seatrial.campaign.job import CurrentJob, JobSignals, close_cut_short, refuse_second_job, start_record
 from seatrial.campaign.loop import run_in_job
-from seatrial.core.durable import write_json_durably
+from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AllocationPaths, CampaignPaths
 from seatrial.launch.places import slurm as jobs

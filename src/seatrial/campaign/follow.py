@@ -19,7 +19,7 @@ from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import StopRequests, Urgency
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
-from seatrial.core.durable import append_line_durably
+from seatrial.core.durable_writes import append_line_durably
 from seatrial.core.paths import AttemptPaths
 from seatrial.launch.agent_group import CLEANUP_TIMEOUT_S
 from seatrial.launch.agents import Agents

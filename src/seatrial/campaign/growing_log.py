@@ -15,8 +15,8 @@ from typing import BinaryIO
 
 from seatrial.collect.logs.bounded_lines import LineIndex, LineIndexer
 from seatrial.collect.logs.diagnosis import LogReader
-from seatrial.collect.logs.evidence import HEAD, shapes
 from seatrial.collect.logs.launcher_log import BLOCK_BYTES, LARGEST_LOG_BYTES, LONGEST_TEXT_BYTES, all_lines
+from seatrial.collect.logs.line_relevance import HEAD, shapes
 from seatrial.collect.logs.script_header import HEADER_KEYWORDS
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file

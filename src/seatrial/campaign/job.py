@@ -26,7 +26,7 @@ from seatrial.campaign.job_endings import ended_by_slurm, judge_job, requeued, w
 from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome, unstarted
 from seatrial.campaign.resume import choose_checkpoint
 from seatrial.core import files
-from seatrial.core.durable import write_json_durably
+from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.errors import FAILED, HostError, SeatrialError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, RunPaths
 from seatrial.core.text import format_duration
@@ -34,7 +34,7 @@ from seatrial.launch.places import slurm as jobs
 from seatrial.machine import slurm
 from seatrial.machine.secrets import mask
 from seatrial.observe.progress import Progress
-from seatrial.preflight.hosts.examine import host_facts
+from seatrial.preflight.hosts.run_checks import host_facts
 from seatrial.preflight.software import problems_on_node
 from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none, to_json

@@ -40,7 +40,7 @@ from seatrial.campaign.resume import (
 )
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
-from seatrial.core.durable import DISK_ERRNOS
+from seatrial.core.durable_writes import DISK_ERRNOS
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.prepare import masked_spec

@@ -22,7 +22,7 @@ from seatrial.campaign.resume import with_resumption
 from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
 from seatrial.collect.attempt_files import recover_files
 from seatrial.core import files
-from seatrial.core.durable import write_json_durably
+from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.agents import Agents

@@ -18,13 +18,13 @@ from seatrial.core.paths import CampaignPaths
 from seatrial.launch.host_queries import HostSessions, answer_commands, own_host
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.transports.select import user_ssh_args
-from seatrial.preflight.definitions import HostsExamined, Need, need_of
-from seatrial.preflight.examine import fast_checks
+from seatrial.preflight.cache_warmup import NOTHING, warm_checks, warm_query
+from seatrial.preflight.check_definition import HostsExamined, Need, need_of
 from seatrial.preflight.hosts.access import no_hosts_check
-from seatrial.preflight.hosts.examine import examine_hosts, no_hosts
-from seatrial.preflight.hosts.exchanges import PernodeFacts, hosts_of, need_of_head
+from seatrial.preflight.hosts.queries import PernodeFacts, hosts_of, need_of_head
+from seatrial.preflight.hosts.run_checks import examine_hosts, no_hosts
+from seatrial.preflight.run_checks import fast_checks
 from seatrial.preflight.slurm import look_from_nodes
-from seatrial.preflight.warm import NOTHING, warm_checks, warm_query
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json

@@ -36,7 +36,7 @@ from seatrial.core.hostfile import read_hostfile, select_hosts
 from seatrial.core.shell import find_on_path, module_argv
 from seatrial.core.text import count
 from seatrial.machine import slurm
-from seatrial.preflight.definitions import OK, REFUSED, WARNING, CheckRow, HostsExamined, Section, folded, hosts_text, status
+from seatrial.preflight.check_definition import OK, REFUSED, WARNING, CheckRow, HostsExamined, Section, folded, hosts_text, status
 from seatrial.records.codec import to_json
 from seatrial.records.plan import SLURM, PlaceSpec, SiteSpec, SlurmSpec, traits_of
 from seatrial.report.text import can_encode
@@ -44,7 +44,7 @@ from seatrial.report.text import can_encode
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.preflight.definitions import Need
+    from seatrial.preflight.check_definition import Need
     from seatrial.preflight.slurm_smoke import NodeTask
     from seatrial.records.caution import Check
 
@@ -116,7 +116,7 @@ def doctor(
     """
     from seatrial.campaign.preflight import examine_by_ssh, need_of_this_host
     from seatrial.machine.run_telemetry import empty_columns
-    from seatrial.preflight.examine import examine
+    from seatrial.preflight.run_checks import examine
 
     began_m = time.monotonic()
     console = console_for(as_json=json, plain=True)
@@ -166,7 +166,7 @@ def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequen
 
 def _need(plan: Path | None, set: Overrides, out: Path | None, kind: str | None, site: str | None) -> Need:
     from seatrial.cli.plan import read_plan
-    from seatrial.preflight.definitions import Need, need_of
+    from seatrial.preflight.check_definition import Need, need_of
 
     if kind is not None and not traits_of(kind).runs_in_jobs:
         raise UsageError(f"--place {kind}: only slurm has checks of its own; leave it out")

@@ -46,7 +46,7 @@ def resolve_loaded(
     loaded: Plan, source: Path, out: Out, site: SiteName, *, only: Sequence[str] = (), budget_s: float | None = None
 ) -> CampaignPlan:
     """What is left of `read_plan` once the file is read; `source` is that file."""
-    from seatrial.cli.per_node import refuse_time_in_output
+    from seatrial.cli.pernode import refuse_time_in_output
     from seatrial.plan.resolve import resolve_plan
     from seatrial.plan.site import find_site, load_site, with_site
 
@@ -395,7 +395,7 @@ def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
 
 def print_refusals(console: Console, plan: CampaignPlan) -> None:
     from seatrial.campaign.preflight import local_checks
-    from seatrial.preflight.definitions import NOT_ASKED, need_of
+    from seatrial.preflight.check_definition import NOT_ASKED, need_of
 
     for check in local_checks(replace(need_of(plan), starts_programs=False)):
         if not check.ok and check.refuses:

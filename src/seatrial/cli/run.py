@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seatrial.campaign.invocation import CampaignEnd
     from seatrial.campaign.tracking import StopRequested, Tracking
     from seatrial.cli.live_view import PlainView
-    from seatrial.cli.per_node import NodeOptions, ThisNode
+    from seatrial.cli.pernode import NodeOptions, ThisNode
     from seatrial.plan.stages import StagedPlan
     from seatrial.records.plan import CampaignPlan
     from seatrial.records.results import CampaignResults
@@ -104,7 +104,7 @@ def run(
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early after 3 identical failures in a row;
     130 interrupted; 1 a plan or command that cannot be read, or a file that could not be written.
     """
-    from seatrial.cli.per_node import NodeOptions
+    from seatrial.cli.pernode import NodeOptions
     from seatrial.cli.plan import read_plan
     from seatrial.plan.stages import load_stages
     from seatrial.plan.yaml_text import read_plan_file
@@ -147,7 +147,7 @@ def _run_stages(
     one_campaign: Mapping[str, object],
 ) -> int:
     """`one_campaign`: the values of options that are for one campaign, by name."""
-    from seatrial.cli.per_node import NodeOptions
+    from seatrial.cli.pernode import NodeOptions
     from seatrial.cli.stages import StagedRun
 
     def run_campaign(campaign: CampaignPlan) -> int:
@@ -166,7 +166,7 @@ def refuse_two_starts(*, from_start: bool, resume_changed: bool) -> None:
 
 def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, how: RunOptions) -> int:
     """What this command has to run of the plan: all of it, or this node's share. Returns the exit code."""
-    from seatrial.cli.per_node import take_part, this_node
+    from seatrial.cli.pernode import take_part, this_node
 
     here = this_node(plan, node)
     if here is not None and here.rank:
@@ -180,7 +180,7 @@ def execute(plan: CampaignPlan, how: RunOptions, here: ThisNode | None = None) -
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
-    from seatrial.cli.per_node import open_server
+    from seatrial.cli.pernode import open_server
     from seatrial.cli.plan import warn_of_impossible_criteria
     from seatrial.results.gather import NO_POLARS, can_measure
     from seatrial.results.recompute import RunRecorder

@@ -185,7 +185,7 @@ def sweep(
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early after 3 identical failures in a row;
     130 interrupted; 1 a command that cannot be read, or a disk that did not take a file.
     """
-    from seatrial.cli.per_node import NodeOptions
+    from seatrial.cli.pernode import NodeOptions
     from seatrial.cli.run import RunOptions, execute_on_this_node, refuse_two_starts
     from seatrial.plan.from_command import mapping_from_command
 
@@ -226,7 +226,7 @@ def sweep(
 
 def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budget: Budget) -> CampaignPlan:
     """The plan with every run resolved; notes on how the command was read are printed."""
-    from seatrial.cli.per_node import refuse_time_in_output
+    from seatrial.cli.pernode import refuse_time_in_output
     from seatrial.cli.plan import budget_of
     from seatrial.plan.from_command import parse_command
     from seatrial.plan.load import plan_from_mapping

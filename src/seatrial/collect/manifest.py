@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seatrial.core import files
-from seatrial.core.durable import append_line_durably
+from seatrial.core.durable_writes import append_line_durably
 from seatrial.core.fallback import discard_kept_lines
 from seatrial.core.tables import format_written_cell, unquote_formula, write_table, write_table_durably
 from seatrial.core.text import format_hms

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from seatrial.collect.attempt_files import read_environment
 from seatrial.collect.events import is_stopped, was_halted
 from seatrial.collect.logs.bounded_lines import LineIndex, line_blocks
-from seatrial.collect.logs.evidence import HEAD
 from seatrial.collect.logs.launcher_log import LARGEST_LOG_BYTES, num_finished_ranks
+from seatrial.collect.logs.line_relevance import HEAD
 from seatrial.core.files import open_file, size_bytes
 from seatrial.core.log_header import find_header
 from seatrial.core.log_lines import shorten_line, strip_colours

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seatrial.collect.logs.bounded_lines import line_blocks
-from seatrial.collect.logs.evidence import SAME_DIGIT
+from seatrial.collect.logs.line_relevance import SAME_DIGIT
 from seatrial.collect.logs.steps import NAMED_EPOCH, Reading
 from seatrial.core.files import open_file
 from seatrial.core.log_lines import LARGEST_STEP, LOG_FORMATS, LONGEST_LINE, RANK_MARK, STEP_AND_LOSS, compile_patterns, parse_line

@@ -1,7 +1,7 @@
 """Reading and writing files: written to a temporary name and renamed, read tolerantly, locked where the file system has locks.
 
 A reader sees the old text or the new one, never half of either. Torn and foreign lines are skipped. What must survive a failing disk is
-written by `core.durable`. Standard library only: the probe uses it inside the training.
+written by `core.durable_writes`. Standard library only: the probe uses it inside the training.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
-from seatrial.core.durable import write_text_durably
+from seatrial.core.durable_writes import write_text_durably
 from seatrial.core.errors import CampaignError
 from seatrial.core.files import atomic_write, read_whole
 
@@ -86,7 +86,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
 
 
 def write_table_durably(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str = ",") -> bool:
-    """As `write_table`, for a small table that must survive a failing disk (core.durable). False when it is lost."""
+    """As `write_table`, for a small table that must survive a failing disk (core.durable_writes). False when it is lost."""
     text = io.StringIO(newline="")
     _write_rows(text, columns, rows, delimiter)
     return write_text_durably(path, text.getvalue())

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from seatrial.core.durable import AppendFile
+from seatrial.core.durable_writes import AppendFile
 from seatrial.core.tables import format_cell
 from seatrial.records.telemetry import MAX_VALUES, MAY_BE_NEGATIVE, SamplerAccount
 

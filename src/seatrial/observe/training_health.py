@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from seatrial.records.halt import NAN_LOSS, SKIPPED_IN_A_ROW
+from seatrial.records.sparse_lm_halt import NAN_LOSS, SKIPPED_IN_A_ROW
 
 ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "zero_grad", "throughput_flatline", "gate_collapse"
 # Of the median before it: a run that is that much slower is stuck, whatever the cause.

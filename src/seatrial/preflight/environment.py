@@ -19,7 +19,7 @@ from seatrial.core import launcher_options
 from seatrial.core.paths import PREFIX, SET_BY_USERS
 from seatrial.machine.network import LOOPBACK
 from seatrial.machine.secrets import mask
-from seatrial.preflight.definitions import CheckDefinition, Need, information, refusal, warning
+from seatrial.preflight.check_definition import CheckDefinition, Need, information, refusal, warning
 from seatrial.records.caution import Check
 from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.debug_settings import enabled_variables

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from seatrial.core.text import MIB
 from seatrial.machine.gpu_memory import FITS, WILL_NOT, GpuMemory, gib, judge_fit, named_gpu
 from seatrial.machine.gpus import Gpu, GpuState, read_driver, read_gpu_states, visible_gpus
-from seatrial.preflight.definitions import Need, may_use_gpus, refusal
+from seatrial.preflight.check_definition import Need, may_use_gpus, refusal
 from seatrial.records.caution import Check
 from seatrial.records.plan import PlaceSpec, RunSpec
 

@@ -23,7 +23,7 @@ from seatrial.machine.gpus import (
     visible_gpus,
     visible_ids,
 )
-from seatrial.preflight.definitions import CheckDefinition, Need, asks_for_gpus, information, may_use_gpus, refusal, warning
+from seatrial.preflight.check_definition import CheckDefinition, Need, asks_for_gpus, information, may_use_gpus, refusal, warning
 from seatrial.records.caution import Check
 
 COUNT = refusal(

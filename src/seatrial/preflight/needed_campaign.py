@@ -23,7 +23,7 @@ from seatrial.machine.provenance import (
     tuning_of,
     with_host_facts,
 )
-from seatrial.preflight.definitions import NOT_ASKED, Need, refusal
+from seatrial.preflight.check_definition import NOT_ASKED, Need, refusal
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Check
 from seatrial.records.plan import NeededCampaign, RunSpec

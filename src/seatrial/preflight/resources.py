@@ -18,7 +18,7 @@ from seatrial.core.text import format_bytes
 from seatrial.machine.host import usable_cpu_count
 from seatrial.machine.network import INFINIBAND
 from seatrial.machine.processes import PROC, list_pids, read_text
-from seatrial.preflight.definitions import Need, information, warning
+from seatrial.preflight.check_definition import Need, information, warning
 from seatrial.records.caution import Check
 
 MEMBERSHIP = Path("/proc/self/cgroup")

@@ -22,7 +22,7 @@ from seatrial.core.paths import TRIAL_PREFIX, CampaignPaths
 from seatrial.core.shell import find_on_path
 from seatrial.core.text import count, format_duration, join_names
 from seatrial.machine import host, slurm
-from seatrial.preflight.definitions import Need, refusal, script_of, warning
+from seatrial.preflight.check_definition import Need, refusal, script_of, warning
 from seatrial.preflight.storage import DATA_SETTING, named_paths
 from seatrial.records.caution import Check
 from seatrial.records.plan import CURRENT, PlaceSpec, SlurmSpec

@@ -24,7 +24,7 @@ from seatrial.core.text import count
 from seatrial.machine import slurm
 from seatrial.machine.network import is_reachable_address, match_nccl_interfaces
 from seatrial.machine.processes import AGENT_MODULE
-from seatrial.preflight.definitions import information, refusal, warning
+from seatrial.preflight.check_definition import information, refusal, warning
 from seatrial.records.caution import Check
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 

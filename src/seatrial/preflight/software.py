@@ -40,7 +40,7 @@ from seatrial.machine.gpus import (
 )
 from seatrial.machine.host import is_on_all_nodes
 from seatrial.machine.software import Interpreter, find_interpreter
-from seatrial.preflight.definitions import (
+from seatrial.preflight.check_definition import (
     NOT_ASKED,
     Need,
     asks_for_gpus,

@@ -20,7 +20,7 @@ from pathlib import Path
 from seatrial.core.paths import TRIAL_PREFIX
 from seatrial.core.text import format_bytes
 from seatrial.machine.orphans import SHARED_MEMORY
-from seatrial.preflight.definitions import CheckDefinition, Need, information, options, refusal, warning
+from seatrial.preflight.check_definition import CheckDefinition, Need, information, options, refusal, warning
 from seatrial.preflight.software import judges_its_host
 from seatrial.records.caution import Check
 from seatrial.records.plan import RunSpec

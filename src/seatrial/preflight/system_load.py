@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seatrial.machine.host import usable_cpu_count
 from seatrial.machine.processes import PROC, is_agent_command, list_pids, read_argv, read_process
-from seatrial.preflight.definitions import information, warning
+from seatrial.preflight.check_definition import information, warning
 from seatrial.records.caution import Check
 
 MAX_NAMED = 3

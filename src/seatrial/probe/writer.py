@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from seatrial.core.durable import AppendFile
+from seatrial.core.durable_writes import AppendFile
 from seatrial.core.paths import AttemptPaths
 from seatrial.probe.cuda import find_cuda
 from seatrial.probe.identity import Identity, process_group

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from seatrial.core import files
-from seatrial.core.durable import DISK_ERRNOS
+from seatrial.core.durable_writes import DISK_ERRNOS
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.caution import Caution
 from seatrial.records.codec import to_json

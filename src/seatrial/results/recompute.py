@@ -30,7 +30,7 @@ from seatrial.collect.manifest import (
 )
 from seatrial.collect.original.translate import translation_cautions
 from seatrial.core import files
-from seatrial.core.durable import DISK_ERRNOS
+from seatrial.core.durable_writes import DISK_ERRNOS
 from seatrial.core.errors import SeatrialError
 from seatrial.core.linux import garbage_collector_off
 from seatrial.core.paths import AttemptPaths, CampaignPaths

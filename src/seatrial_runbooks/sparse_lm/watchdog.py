@@ -30,9 +30,9 @@ from seatrial.observe.progress import Progress
 from seatrial.observe.stall import StallDetector
 from seatrial.observe.training_health import FIGURES, GATE_COLLAPSE, Anomaly, HealthJudge, HealthLimits
 from seatrial.observe.watchdog import Alarm, alarm, halt_step
-from seatrial.records.halt import Halt, write_halt
 from seatrial.records.outcome import Cause
 from seatrial.records.plan import LimitsSpec, StallSpec
+from seatrial.records.sparse_lm_halt import Halt, write_halt
 from seatrial_runbooks.command_line import StrictParser, limit, write_to
 from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
 from seatrial_runbooks.sparse_lm.watched_run import WatchedRun

@@ -24,7 +24,7 @@ from seatrial.cli.live_view import PLAIN_HEARTBEAT_S, PlainView
 from seatrial.cli.program import describe_system_error
 from seatrial.collect.manifest import manifest_row
 from seatrial.core import files
-from seatrial.core.durable import DISK_ERRNOS, AppendFile
+from seatrial.core.durable_writes import DISK_ERRNOS, AppendFile
 from seatrial.core.errors import PlanError
 from seatrial.core.fallback import fallback_folders
 from seatrial.core.hostfile import HostSpec

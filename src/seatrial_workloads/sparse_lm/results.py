@@ -37,7 +37,7 @@ from seatrial.core.files import BY_UMASK, write_json, write_text
 from seatrial.machine.secrets import mask
 from seatrial.probe.loop import read_memory_mib
 from seatrial.probe.writer import LineFile
-from seatrial.records.halt import read_halt
+from seatrial.records.sparse_lm_halt import read_halt
 from seatrial_workloads.common.run_folder import EARLIER, check_no_live_run
 from seatrial_workloads.sparse_lm.stopping import predates_process
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from seatrial.core.paths import AttemptPaths
 from seatrial.probe.identity import process_t
-from seatrial.records.halt import Halt, read_halt
+from seatrial.records.sparse_lm_halt import Halt, read_halt
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.sparse_lm.settings import parse_fault
 

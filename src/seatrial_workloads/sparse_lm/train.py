@@ -24,7 +24,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
-from seatrial.records.halt import NAN_LOSS
+from seatrial.records.sparse_lm_halt import NAN_LOSS
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
 from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions

@@ -13,8 +13,8 @@ from seatrial.collect import run_health
 from seatrial.collect.logs import bounded_lines, launcher_log
 from seatrial.collect.logs.bounded_lines import LineIndex
 from seatrial.collect.logs.diagnosis import LogReader
-from seatrial.collect.logs.evidence import shapes
 from seatrial.collect.logs.launcher_log import BLOCK_BYTES, read_log
+from seatrial.collect.logs.line_relevance import shapes
 from seatrial.collect.logs.script_header import HEADER_KEYWORDS
 from seatrial.collect.run_health import read_health
 from seatrial.core.files import write_json

@@ -17,7 +17,7 @@ from seatrial.cli.main import run_command
 from seatrial.cli.plan import allocation_of_node_0, is_unknown, print_hosts, rank_span
 from seatrial.core.hostfile import HostSpec
 from seatrial.launch.host_queries import HostSessions
-from seatrial.preflight.definitions import CheckRow, HostSection, HostsExamined, Need, Section
+from seatrial.preflight.check_definition import CheckRow, HostSection, HostsExamined, Need, Section
 from seatrial.records.caution import Check
 from seatrial.records.launch import Node
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec

@@ -17,7 +17,7 @@ from seatrial.campaign.invocation import CampaignEnd
 from seatrial.cli import run
 from seatrial.cli.live_view import PlainView
 from seatrial.cli.main import run_command
-from seatrial.cli.per_node import NodeOptions, ThisNode, command_for, require_own_address, this_node
+from seatrial.cli.pernode import NodeOptions, ThisNode, command_for, require_own_address, this_node
 from seatrial.cli.plan import read_plan, warn_of_impossible_criteria
 from seatrial.cli.run import MAX_RUNS_WITHOUT_YES, RunOptions, execute, execute_on_this_node, refuse_unusable_output, require_yes
 from seatrial.cli.sweep import on_nodes
@@ -299,7 +299,7 @@ def test_the_view_gets_the_heartbeat_that_was_requested(ends: dict[str, Any]) ->
 def test_a_command_does_its_nodes_part(tmp_path: Path, rank: int, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, ThisNode | None]] = []
     monkeypatch.setattr(run, "execute", lambda plan, how, here: done.append(("execute", here)) or 7)
-    monkeypatch.setattr("seatrial.cli.per_node.take_part", lambda plan, here, **how: done.append(("take_part", here)) or 7)
+    monkeypatch.setattr("seatrial.cli.pernode.take_part", lambda plan, here, **how: done.append(("take_part", here)) or 7)
     node = NodeOptions(rank=rank, address="head", port=29500)
     assert execute_on_this_node(small_plan(tmp_path, kind="pernode", nodes=2), node, RunOptions(yes=True)) == 7
     assert done == [(does, ThisNode(rank=rank, nodes=2, address="head", port=29500))]

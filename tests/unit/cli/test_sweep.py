@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.cli import run
 from seatrial.cli.main import run_command
-from seatrial.cli.per_node import NodeOptions
+from seatrial.cli.pernode import NodeOptions
 from seatrial.cli.run import RunOptions
 from seatrial.cli.sweep import parse_axes
 from seatrial.core.errors import UsageError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from seatrial.collect.attempt_files import read_environment, recover_files, recovered_cautions
 from seatrial.collect.logs.bounded_lines import bounded_lines, line_blocks, lines_with
 from seatrial.core import fallback
-from seatrial.core.durable import write_json_durably
+from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, keep_file
 from seatrial.core.files import write_json
 from seatrial.core.monotonic import longest_non_decreasing

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from seatrial.collect.logs.diagnosis import LogReader, diagnose
-from seatrial.collect.logs.evidence import DIGITS_MATTER, FRAGMENTS, HEAD
 from seatrial.collect.logs.launcher_log import read_lines
 from seatrial.collect.logs.launcher_report import signal_name
+from seatrial.collect.logs.line_relevance import DIGITS_MATTER, FRAGMENTS, HEAD
 from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.facts import states

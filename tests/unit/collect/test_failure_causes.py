@@ -11,8 +11,8 @@ import pytest
 from docs.troubleshooting_page import troubleshooting_page
 
 from seatrial.collect.logs.diagnosis import diagnose
-from seatrial.collect.logs.evidence import LONGEST_SHOWN, MAX_LINES
 from seatrial.collect.logs.launcher_log import num_finished_ranks, num_started_ranks
+from seatrial.collect.logs.line_relevance import LONGEST_SHOWN, MAX_LINES
 from seatrial.records.outcome import Cause, Diagnosis, Fault
 from seatrial.records.signatures.harmless import HARMLESS
 from seatrial.records.signatures.registry import STAGE1, advice, signature, signatures

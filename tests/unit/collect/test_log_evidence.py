@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seatrial.collect.logs.diagnosis import diagnose
-from seatrial.collect.logs.evidence import HEAD, is_indented
+from seatrial.collect.logs.line_relevance import HEAD, is_indented
 from seatrial.records.outcome import Cause
 from seatrial.records.signatures.harmless import HARMLESS, count_harmless, without_harmless
 from tests.unit.collect.log_texts import BY_ID

@@ -17,7 +17,7 @@ import filelock
 import pytest
 
 from seatrial.core import files
-from seatrial.core.durable import append_line_durably
+from seatrial.core.durable_writes import append_line_durably
 from seatrial.core.files import acquire_lock, size_bytes
 from tests.facts import states
 

@@ -212,8 +212,8 @@ def test_preflight_ends_and_refuses_a_run_that_asks_for_gpus(hung: Path, tmp_pat
     script = f"""
 import json
 {SET_TIMEOUT}
-from seatrial.preflight.examine import fast_checks
-from seatrial.preflight.definitions import need_of
+from seatrial.preflight.run_checks import fast_checks
+from seatrial.preflight.check_definition import need_of
 from seatrial.records.plan import CampaignPlan
 from tests.unit.preflight.needs import make_run
 told = []

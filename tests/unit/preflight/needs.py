@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from seatrial.preflight.definitions import Need
+from seatrial.preflight.check_definition import Need
 from seatrial.records.caution import Check
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 

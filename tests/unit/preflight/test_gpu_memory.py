@@ -11,7 +11,7 @@ import pytest
 from seatrial.cli.main import run_command
 from seatrial.machine.gpu_memory import FITS, GIB, MAY_NOT, WILL_NOT, GpuMemory, judge_fit
 from seatrial.machine.gpus import Gpu, GpuState
-from seatrial.preflight.definitions import Need
+from seatrial.preflight.check_definition import Need
 from seatrial.preflight.gpu_memory import check_gpu_memory, judge_runs
 from seatrial.records.caution import Check
 from seatrial.records.plan import SLURM, RunSpec

@@ -12,7 +12,7 @@ from seatrial.machine import gpus as machine_gpus
 from seatrial.machine.gpus import HUNG_DRIVER, Driver, Gpu, GpuProcess, GpuState
 from seatrial.machine.nvml import Nvml
 from seatrial.preflight import gpus
-from seatrial.preflight.definitions import Need
+from seatrial.preflight.check_definition import Need
 from seatrial.records.caution import Check
 from tests.unit.preflight.needs import by_name, make_need, make_run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.preflight import resources, storage
-from seatrial.preflight.definitions import Need, loader_workers
+from seatrial.preflight.check_definition import Need, loader_workers
 from seatrial.preflight.resources import CgroupFacts, LimitFacts, MemoryFacts, ProcessorFacts, read_cgroups
 from seatrial.preflight.storage import DiskFacts
 from tests.facts import states

@@ -13,7 +13,7 @@ from seatrial.cli.doctor import node_task, without_unknown_folder
 from seatrial.machine import host
 from seatrial.machine.slurm import Answer
 from seatrial.preflight import slurm
-from seatrial.preflight.definitions import Need, Section
+from seatrial.preflight.check_definition import Need, Section
 from seatrial.preflight.slurm_smoke import NodeTask, try_jobs
 from seatrial.records.plan import SLURM, ContainerSpec, PlaceSpec, SiteSpec, SlurmSpec, WorkloadSpec
 from tests.unit.analyse import factory

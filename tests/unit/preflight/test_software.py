@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.machine.software import Interpreter
 from seatrial.preflight import software
-from seatrial.preflight.definitions import Need
+from seatrial.preflight.check_definition import Need
 from seatrial.preflight.software import UsedPython
 from seatrial.records.caution import Check
 from seatrial.records.plan import RunSpec

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seatrial.core.durable import AppendFile
+from seatrial.core.durable_writes import AppendFile
 from seatrial.core.paths import CampaignPaths
 from seatrial.machine.gpus import Driver, Gpu
 from seatrial.machine.software import GitState

@@ -18,7 +18,7 @@ from seatrial.core.errors import UsageError
 from seatrial.core.paths import AttemptPaths
 from seatrial.machine.processes import read_start_ticks
 from seatrial.probe.identity import process_t
-from seatrial.records.halt import Halt, read_halt, write_halt
+from seatrial.records.sparse_lm_halt import Halt, read_halt, write_halt
 from seatrial_runbooks.sparse_lm import rank_processes
 from seatrial_runbooks.sparse_lm.rank_processes import dump_stacks, signal_ranks
 from seatrial_runbooks.sparse_lm.training_csv import last_window, main, read_table

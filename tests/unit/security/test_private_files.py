@@ -20,7 +20,7 @@ from seatrial.campaign.loop import save_plan
 from seatrial.campaign.run_outcome import mask_outcome
 from seatrial.cli.main import run_command
 from seatrial.core import files
-from seatrial.core.durable import append_line_durably
+from seatrial.core.durable_writes import append_line_durably
 from seatrial.core.paths import CampaignPaths
 from seatrial.launch.prepare import prepare_local
 from seatrial.records.outcome import Cause, Outcome, RunOutcome

@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch")
 
 from seatrial.collect.logs.diagnosis import diagnose  # noqa: E402
 from seatrial.core.ports import reserve_port  # noqa: E402
-from seatrial.records.halt import read_halt  # noqa: E402
+from seatrial.records.sparse_lm_halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from seatrial_workloads.common.effective import Choice, as_requested  # noqa: E402

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.probe import Probe
-from seatrial.records.halt import Halt, write_halt
+from seatrial.records.sparse_lm_halt import Halt, write_halt
 from seatrial_workloads.common.distributed import RankContext, Ranks, process_group
 from seatrial_workloads.common.errors import NotFinite
 from seatrial_workloads.common.train_log import TrainLog

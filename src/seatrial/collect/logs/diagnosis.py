@@ -15,18 +15,6 @@ import signal
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from seatrial.collect.logs.evidence import (
-    NOISE,
-    Block,
-    ExceptionChain,
-    FoundSigns,
-    LogEvidence,
-    Weight,
-    block_begun_by,
-    earliest,
-    error_lines,
-    final_lines,
-)
 from seatrial.collect.logs.launcher_log import PrefixedLine, host_in
 from seatrial.collect.logs.launcher_report import (
     CRASH_SIGNALS,
@@ -39,7 +27,19 @@ from seatrial.collect.logs.launcher_report import (
     how_it_ended,
     signal_name,
 )
-from seatrial.collect.logs.outcome import INTERRUPTED_CODES, STEPS_OF_OTHERS, LogEnd
+from seatrial.collect.logs.line_relevance import (
+    NOISE,
+    Block,
+    ExceptionChain,
+    FoundSigns,
+    LogEvidence,
+    Weight,
+    block_begun_by,
+    earliest,
+    error_lines,
+    final_lines,
+)
+from seatrial.collect.logs.log_outcome import INTERRUPTED_CODES, STEPS_OF_OTHERS, LogEnd
 from seatrial.collect.logs.scan import LogScan
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Diagnosis, Outcome

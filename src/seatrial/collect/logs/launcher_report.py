@@ -14,7 +14,7 @@ import re
 import signal
 from dataclasses import dataclass, field
 
-from seatrial.collect.logs.evidence import STEPS_WITHOUT_RANK, LogEvidence
+from seatrial.collect.logs.line_relevance import STEPS_WITHOUT_RANK, LogEvidence
 
 # Exit code of a rank that raised.
 RAISED = 1

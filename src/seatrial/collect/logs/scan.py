@@ -13,7 +13,20 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seatrial.collect.logs.evidence import (
+from seatrial.collect.logs.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
+from seatrial.collect.logs.launcher_report import (
+    DEEPSPEED_REPORT,
+    FAILED_BY_LAUNCHER,
+    LAUNCHER_REPORT,
+    QUOTED_LINES,
+    REPORT_BEGINS,
+    REPORT_LINES,
+    SRUN_TASKS,
+    LauncherReport,
+    ReportedEnd,
+    end_in_one_line,
+)
+from seatrial.collect.logs.line_relevance import (
     CHAINED,
     HEAD,
     LOGGED_ERROR,
@@ -41,19 +54,6 @@ from seatrial.collect.logs.evidence import (
     shape,
     step_number,
     weight_by_block,
-)
-from seatrial.collect.logs.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
-from seatrial.collect.logs.launcher_report import (
-    DEEPSPEED_REPORT,
-    FAILED_BY_LAUNCHER,
-    LAUNCHER_REPORT,
-    QUOTED_LINES,
-    REPORT_BEGINS,
-    REPORT_LINES,
-    SRUN_TASKS,
-    LauncherReport,
-    ReportedEnd,
-    end_in_one_line,
 )
 from seatrial.collect.logs.patterns import (
     BAD_STATUS,

@@ -14,8 +14,8 @@ from typing import Any
 from seatrial.core.errors import HostfileError
 from seatrial.core.hostfile import read_hostfile
 from seatrial.core.text import count, format_bytes, join_names
-from seatrial.preflight.definitions import HostCheck, hosts_text, refusal, warning
-from seatrial.preflight.hosts.exchanges import Answers, HostsNeed, answer_part, problem_in, text_mapping
+from seatrial.preflight.check_definition import HostCheck, hosts_text, refusal, warning
+from seatrial.preflight.hosts.queries import Answers, HostsNeed, answer_part, problem_in, text_mapping
 from seatrial.preflight.hosts.uniformity import most_common
 from seatrial.preflight.storage import LITTLE_FREE_BYTES, MIN_FREE_BYTES
 from seatrial.records.caution import Check

@@ -21,8 +21,8 @@ from typing import Any
 
 from seatrial.core.text import MIB, join_names
 from seatrial.machine.network import is_loopback, match_nccl_interfaces, parse_gloo_interfaces
-from seatrial.preflight.definitions import HostCheck, refusal, warning
-from seatrial.preflight.hosts.exchanges import (
+from seatrial.preflight.check_definition import HostCheck, refusal, warning
+from seatrial.preflight.hosts.queries import (
     CALL,
     GLOO,
     PEER,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.text import GIB, join_names
-from seatrial.preflight.definitions import NO_LABELS, CheckDefinition, HostCheck, hosts_text, refusal, warning
-from seatrial.preflight.hosts.exchanges import Answers, HostsNeed, answer_part, problem_in
+from seatrial.preflight.check_definition import NO_LABELS, CheckDefinition, HostCheck, hosts_text, refusal, warning
+from seatrial.preflight.hosts.queries import Answers, HostsNeed, answer_part, problem_in
 from seatrial.records.attempt import HostFacts
 
 

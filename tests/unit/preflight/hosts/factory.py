@@ -9,9 +9,9 @@ from typing import Any
 
 from seatrial.core.control_connection.protocol import ClockOffset
 from seatrial.core.hostfile import HostSpec
-from seatrial.preflight.definitions import HostCheck, HostsExamined, Need
-from seatrial.preflight.hosts.examine import examine_hosts
-from seatrial.preflight.hosts.exchanges import Answers, HostsNeed
+from seatrial.preflight.check_definition import HostCheck, HostsExamined, Need
+from seatrial.preflight.hosts.queries import Answers, HostsNeed
+from seatrial.preflight.hosts.run_checks import examine_hosts
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
 from seatrial.records.launch import Reply

@@ -19,8 +19,8 @@ from seatrial.preflight.hosts.access import (
     check_shared_folder,
     ssh_complaint,
 )
-from seatrial.preflight.hosts.examine import examine_hosts
-from seatrial.preflight.hosts.exchanges import Answers
+from seatrial.preflight.hosts.queries import Answers
+from seatrial.preflight.hosts.run_checks import examine_hosts
 from seatrial.preflight.storage import LITTLE_FREE_BYTES, MIN_FREE_BYTES
 from seatrial.records.caution import Check
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from seatrial.core.hostfile import HostSpec
-from seatrial.preflight.hosts.exchanges import GLOO, NCCL, PLACE, Answers, HostsNeed, LinkSpeed, Ring
 from seatrial.preflight.hosts.network import (
     LONG,
     MIN_RATIO,
@@ -22,6 +21,7 @@ from seatrial.preflight.hosts.network import (
     slow_links,
     trial_rounds,
 )
+from seatrial.preflight.hosts.queries import GLOO, NCCL, PLACE, Answers, HostsNeed, LinkSpeed, Ring
 from seatrial.records.caution import Check
 from seatrial.records.launch import Reply
 from seatrial.records.plan import PlaceSpec

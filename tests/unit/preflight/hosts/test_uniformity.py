@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from seatrial.core.control_connection.protocol import ClockOffset
-from seatrial.preflight.definitions import CheckDefinition
-from seatrial.preflight.hosts.exchanges import Answers
+from seatrial.preflight.check_definition import CheckDefinition
+from seatrial.preflight.hosts.queries import Answers
 from seatrial.preflight.hosts.uniformity import check_clocks, check_other_campaigns, check_versions, compare_hosts, most_common, offset_text
 from seatrial.records.caution import Check
 from tests.facts import states

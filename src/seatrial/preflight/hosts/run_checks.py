@@ -17,10 +17,10 @@ from pathlib import Path
 
 from seatrial.core.errors import printable
 from seatrial.core.hostfile import HostSpec
-from seatrial.preflight.definitions import CheckDefinition, HostCheck, HostSection, HostsExamined, Need, rows_of, warning
-from seatrial.preflight.hosts import access, exchanges, network, uniformity
-from seatrial.preflight.hosts.exchanges import Answers, HostsNeed, PernodeFacts, answer_part, hosts_need_of, text_mapping
+from seatrial.preflight.check_definition import CheckDefinition, HostCheck, HostSection, HostsExamined, Need, rows_of, warning
+from seatrial.preflight.hosts import access, network, queries, uniformity
 from seatrial.preflight.hosts.network import measure_links
+from seatrial.preflight.hosts.queries import Answers, HostsNeed, PernodeFacts, answer_part, hosts_need_of, text_mapping
 from seatrial.records.attempt import HostFacts
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import AskHosts, Reply
@@ -86,17 +86,17 @@ def examine_hosts(
 
 def _exchanged(ask: AskHosts, hosts_need: HostsNeed, nonce: str, fast: bool) -> Answers:
     secret = secrets.token_hex(16)
-    first = ask(exchanges.first_requests(hosts_need, nonce, fast, secret), exchanges.FIRST_TIMEOUT_S)
-    files = {host: exchanges.file_of(nonce, number) for number, host in enumerate(exchanges.hosts_and_head(hosts_need))}
+    first = ask(queries.first_requests(hosts_need, nonce, fast, secret), queries.FIRST_TIMEOUT_S)
+    files = {host: queries.file_of(nonce, number) for number, host in enumerate(queries.hosts_and_head(hosts_need))}
     facts = host_facts(first)
     answers = Answers(first=first, facts=facts, files=files, fast=fast, labels=_labels(hosts_need, facts))
     try:
-        answers = replace(answers, second=ask(exchanges.second_requests(hosts_need, nonce, answers), exchanges.SECOND_TIMEOUT_S))
+        answers = replace(answers, second=ask(queries.second_requests(hosts_need, nonce, answers), queries.SECOND_TIMEOUT_S))
         answers = replace(answers, links=measure_links(ask, hosts_need, nonce, secret, answers))
-        last = exchanges.third_requests(hosts_need, nonce, answers)
-        return replace(answers, third=ask(last, exchanges.LAST_TIMEOUT_S)) if last else answers
+        last = queries.third_requests(hosts_need, nonce, answers)
+        return replace(answers, third=ask(last, queries.LAST_TIMEOUT_S)) if last else answers
     finally:
-        ask(exchanges.closing_requests(hosts_need, answers), exchanges.LAST_TIMEOUT_S)
+        ask(queries.closing_requests(hosts_need, answers), queries.LAST_TIMEOUT_S)
 
 
 def _labels(hosts_need: HostsNeed, facts: Mapping[str, HostFacts]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial.core import fallback
-from seatrial.core.durable import AppendFile, append_line_durably, write_json_durably, write_text_durably
+from seatrial.core.durable_writes import AppendFile, append_line_durably, write_json_durably, write_text_durably
 from seatrial.core.fallback import (
     FALLBACK_DIR,
     Recovered,

@@ -11,8 +11,8 @@ import pytest
 from seatrial.agent.query_handler import QueryHandler
 from seatrial.campaign.preflight import warm_hosts
 from seatrial.cli.main import run_command
-from seatrial.preflight.definitions import Need
-from seatrial.preflight.warm import warm_checks, warm_query
+from seatrial.preflight.cache_warmup import warm_checks, warm_query
+from seatrial.preflight.check_definition import Need
 from seatrial.records.launch import Reply
 from tests.unit.launch.factory import make_spec
 

@@ -30,7 +30,7 @@ from seatrial.machine.network import (
     match_nccl_interfaces,
     single_interface,
 )
-from seatrial.preflight.definitions import Need, asks_for_gpus, may_use_gpus, needs_torch, uses_deepspeed
+from seatrial.preflight.check_definition import Need, asks_for_gpus, may_use_gpus, needs_torch, uses_deepspeed
 from seatrial.preflight.storage import named_paths, nearest_existing
 from seatrial.records.attempt import HostFacts
 from seatrial.records.launch import Reply

@@ -14,7 +14,9 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from seatrial.collect.logs.evidence import (
+from seatrial.collect.logs.launcher_log import without_host
+from seatrial.collect.logs.launcher_report import LAUNCHER_REPORT, RAISED, SHELL_SIGNALS
+from seatrial.collect.logs.line_relevance import (
     EXCEPTION,
     HELPER_ENDED,
     NOISE,
@@ -30,8 +32,6 @@ from seatrial.collect.logs.evidence import (
     shape,
     step_number,
 )
-from seatrial.collect.logs.launcher_log import without_host
-from seatrial.collect.logs.launcher_report import LAUNCHER_REPORT, RAISED, SHELL_SIGNALS
 from seatrial.collect.logs.patterns import BAD_STATUS, progress
 from seatrial.collect.logs.scan import LogScan
 from seatrial.core.log_lines import strip_colours

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.core.errors import printable
-from seatrial.preflight.definitions import Need, information, settings_module, warning
+from seatrial.preflight.check_definition import Need, information, settings_module, warning
 from seatrial.records.caution import Check
 from seatrial.records.launch import Reply
 from seatrial.records.plan import RunSpec

@@ -14,8 +14,19 @@ from dataclasses import dataclass
 
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
-from seatrial.preflight import environment, gpu_memory, gpus, needed_campaign, resources, slurm, software, storage, system_load, warm
-from seatrial.preflight.definitions import CheckDefinition, Need, Section, information, warning
+from seatrial.preflight import (
+    cache_warmup,
+    environment,
+    gpu_memory,
+    gpus,
+    needed_campaign,
+    resources,
+    slurm,
+    software,
+    storage,
+    system_load,
+)
+from seatrial.preflight.check_definition import CheckDefinition, Need, Section, information, warning
 from seatrial.preflight.slurm_smoke import SMOKE_CHECKS
 from seatrial.records.caution import Check
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
@@ -126,7 +137,7 @@ def all_definitions() -> dict[str, tuple[CheckDefinition, ...]]:
         **definitions,
         TELEMETRY: TELEMETRY_CHECKS,
         LOAD: system_load.LOAD_CHECKS,
-        WARM: warm.WARM_CHECKS,
+        WARM: cache_warmup.WARM_CHECKS,
         JOBS: SMOKE_CHECKS,
         "any": (CHECKS_CRASHED,),
     }

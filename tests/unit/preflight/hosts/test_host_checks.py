@@ -10,10 +10,9 @@ import pytest
 
 from seatrial.campaign.preflight import examine_by_commands, need_of_this_host
 from seatrial.core.hostfile import HostSpec
-from seatrial.preflight.definitions import CheckRow, HostsExamined, Need, folded
-from seatrial.preflight.hosts import examine
-from seatrial.preflight.hosts.examine import examine_hosts, host_definitions
-from seatrial.preflight.hosts.exchanges import (
+from seatrial.preflight.check_definition import CheckRow, HostsExamined, Need, folded
+from seatrial.preflight.hosts import run_checks
+from seatrial.preflight.hosts.queries import (
     NCCL,
     PLACE,
     PernodeFacts,
@@ -26,6 +25,7 @@ from seatrial.preflight.hosts.exchanges import (
     third_requests,
     token_of,
 )
+from seatrial.preflight.hosts.run_checks import examine_hosts, host_definitions
 from seatrial.preflight.hosts.uniformity import memory_texts
 from seatrial.records.caution import Check
 from seatrial.records.plan import PlaceSpec, RunSpec
@@ -103,7 +103,7 @@ def test_checks_that_break_are_reported(monkeypatch: pytest.MonkeyPatch) -> None
     def broken(need: object, answers: object) -> list[object]:
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(examine, "SUBJECTS", (examine.Subject(title="clocks", definitions=(), checks=broken),))  # type: ignore[arg-type]
+    monkeypatch.setattr(run_checks, "SUBJECTS", (run_checks.Subject(title="clocks", definitions=(), checks=broken),))  # type: ignore[arg-type]
     (check,) = failed(examined(FakeHosts("node1"))).values()
     assert (check.name, check.found, check.refuses) == ("checks of clocks", "RuntimeError: odd", False)
 
