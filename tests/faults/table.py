@@ -387,7 +387,7 @@ DISK_FAULTS = Part(
             "After a full disk the folder is removed and the command repeated",
             "What the old campaign wrote to the fallback folder carries its identity and is left alone.",
             "A caution names it.",
-            "unit/core/test_durable.py::test_nothing_of_a_removed_campaign_gets_into_the_next_one_under_its_name",
+            "unit/core/test_durable_writes.py::test_nothing_of_a_removed_campaign_gets_into_the_next_one_under_its_name",
         ),
         Row(
             "Input/output errors, in each writer",

@@ -1,6 +1,6 @@
 """Every writer on a disk that fills up, turns read-only or fails, and recovers: nothing is lost, torn, doubled or out of order.
 
-Errors of single calls (transient ones, fsync, rename) are in tests/unit/core/test_durable.py.
+Errors of single calls (transient ones, fsync, rename) are in tests/unit/core/test_durable_writes.py.
 """
 
 from __future__ import annotations
