@@ -24,7 +24,7 @@ from seatrial.preflight.hosts.access import no_hosts_check
 from seatrial.preflight.hosts.queries import PernodeFacts, hosts_of, need_of_head
 from seatrial.preflight.hosts.run_checks import examine_hosts, no_hosts
 from seatrial.preflight.run_checks import fast_checks
-from seatrial.preflight.slurm import look_from_nodes
+from seatrial.preflight.slurm import check_paths_on_nodes
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
@@ -50,7 +50,7 @@ def run_preflight(plan: CampaignPlan, paths: CampaignPaths, server: PernodeServe
     need = replace(need, host_facts=hosts.facts if hosts else {})
     checks = [*fast_checks(need_of_this_host(need, hosts_of(need))), *(hosts.checks if hosts else ())]
     if not paths.runs():
-        checks = look_from_nodes(need, checks)
+        checks = check_paths_on_nodes(need, checks)
     files.write_json(paths.preflight, to_json([*checks, *_noise_of_earlier_starts(paths, checks)]))
     failed = [check for check in checks if not check.ok]
     refusing = [check for check in failed if check.refuses]

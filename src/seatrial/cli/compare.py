@@ -84,7 +84,7 @@ Across = Annotated[
 ]
 Scaling = Annotated[
     bool,
-    typer.Option("--scaling", help="Instead: throughput over the number of GPUs, and a projection to more.", rich_help_panel=WHAT),
+    typer.Option("--scaling", help="Show throughput against the number of GPUs, with a projection.", rich_help_panel=WHAT),
 ]
 Gpus = Annotated[
     list[int] | None,

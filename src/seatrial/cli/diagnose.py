@@ -90,7 +90,7 @@ def _files(logs: list[str]) -> Iterator[list[LogFile]]:
         yield find_logs([Path(log) for log in logs])
         return
     if len(logs) > 1:
-        raise UsageError("`-` reads the log from stdin: name no other files beside it")
+        raise UsageError("`-` reads the log from stdin: pass no other files")
     if sys.stdin is None:
         raise UsageError("stdin is closed: name a file")
     with tempfile.NamedTemporaryFile(prefix="seatrial-", suffix=".log") as kept:
@@ -189,7 +189,7 @@ def _steps(steps: StepSummary) -> str:
     parts = [f"{steps.first:,} to {steps.last:,}" + (f" of {steps.total:,}" if steps.total else "")]
     if steps.num_started_over:
         times = "once" if steps.num_started_over == 1 else f"{steps.num_started_over} times"
-        parts.append(f"numbers that start over {times} (epochs, or the same training again: no line says)")
+        parts.append(f"numbers that start over {times} (new epochs or a restart; the log does not show which)")
     if steps.num_restarts:
         parts.append(f"after {steps.num_restarts} {'restart' if steps.num_restarts == 1 else 'restarts'}")
     rates = [f"{_figure(steps.steps_per_s)} steps/s by {steps.rate_from}"] if steps.steps_per_s is not None else []

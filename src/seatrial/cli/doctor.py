@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seatrial.cli.options import AsJson, Out, Overrides, PlaceKind, SiteName
-from seatrial.cli.program import console_for, print_json, say_first
+from seatrial.cli.program import console_for, print_first_line, print_json
 from seatrial.core.errors import DONE, FAILED, UsageError
 from seatrial.core.hostfile import read_hostfile, select_hosts
 from seatrial.core.shell import find_on_path, module_argv
@@ -121,7 +121,7 @@ def doctor(
     began_m = time.monotonic()
     console = console_for(as_json=json, plain=True)
     need = _need(plan, set, out, place_kind, site)
-    say_first(console, f"Checking {plan}: the Pythons that it names are started, to ask for their versions." if plan else "")
+    print_first_line(console, f"Checking {plan}: the Pythons that it names are started, to ask for their versions." if plan else "")
     place = place_of(need, hostfile, interface)
     own = need_of_this_host(need, place.hosts if place else ())
     sections = examine(own, fast=fast, empty_columns=None if fast else empty_columns)
@@ -147,7 +147,7 @@ def doctor(
 
 
 def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequence[Section]) -> tuple[Section, ...]:
-    """Fill the caches of every host and print what each did; nothing where a campaign would be refused."""
+    """Fill the caches of every host and print what each did; nothing where preflight refuses the plan."""
     from seatrial.campaign.preflight import warm_hosts
 
     if not need.planned:
@@ -155,7 +155,7 @@ def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequen
             "--warm needs a plan: what is built depends on its settings; for example: seatrial doctor plans/stage1/base.yaml --warm"
         )
     if _count(checked, REFUSED):
-        console.print("no warm-up: a campaign would be refused", soft_wrap=True)
+        console.print("Warm-up skipped: preflight refuses this plan.", soft_wrap=True)
         return ()
     if any(spec.place.traits.typed_on_each_node for spec in need.runs):
         console.print("warm-up of this machine only: there is no ssh to the other nodes, so type the same command on each", soft_wrap=True)
@@ -284,7 +284,7 @@ def print_hosts(console: Console, examined: HostsExamined) -> None:
 
 def host_table(examined: HostsExamined, marks: Mapping[str, str], width: int) -> Iterator[tuple[str, str]]:
     """(line, worst status in it; '' for a heading), no line wider than `width` where columns are shown."""
-    # The head has a column too where it is no host and something was checked there.
+    # The head gets a column too if something was checked there.
     hosts = list(dict.fromkeys([*examined.hosts, *(host for row in examined.rows for host in row.checks)]))
     names = max((len(row.name) for row in examined.rows), default=0) + 4
     longest = max(map(len, hosts), default=0)

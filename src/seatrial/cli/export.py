@@ -24,7 +24,7 @@ EXAMPLES = {
         "seatrial export outputs/tiny-lm-demo steps -o steps.parquet\n\nseatrial export outputs/tiny-lm-demo all -o tables --format parquet"
     )
 }
-# Endings of other kinds of files: taken for a folder's name they would only surprise.
+# Endings of other file types, which would surprise as the name of a folder.
 OTHER_FILES = (".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".feather", ".arrow", ".gz", ".zst", ".zip", ".pq", ".db", ".sqlite")
 
 Tables = Annotated[
@@ -120,7 +120,7 @@ def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:
 
 def _to_stdout(exporter: Exporter, name: str, form: str) -> None:
 
-    # Not through SafeStream: here the text is the result, and half of it is none.
+    # Not through SafeStream: here the text is the result, and half of it would be wrong.
     stdout = getattr(sys.stdout, "buffer", None)
     if stdout is None:
         raise UsageError("standard output is closed: write the table with -o FILE")

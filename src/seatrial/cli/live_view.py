@@ -26,7 +26,7 @@ from seatrial.report.text import one_line
 PLAIN_HEARTBEAT_S = 30.0
 FAILURE_LINES_SHOWN = 12
 UNKNOWN = "none"
-# A shorter silence is no news on a terminal.
+# A shorter silence is not worth a line.
 SHOWN_QUIET_S = 60.0
 
 
@@ -175,7 +175,7 @@ def _kind_of(state: LiveState) -> tuple[object, ...]:
 def state_line(state: LiveState) -> str:
     """The state in one line, without bars."""
     if state.over:
-        return one_line(f"{state.plan}: over, {state.finished} of {state.count} runs done, {state.failed} failed")
+        return one_line(f"{state.plan}: finished, {state.finished} of {state.count} runs done, {state.failed} failed")
     if state.run is None:
         return one_line(f"{state.plan}: between runs, {state.finished} of {state.count} done")
     return one_line(f"{state.run}: {_run_right(state)} · {_campaign(state)}")

@@ -21,7 +21,7 @@ VERBS = {
     "run": "Run a plan: every group, every repeat, then rank and judge. The same command again resumes.",
     "sweep": "Sweep a command over settings without writing a plan.",
     "init": "Write a plan from a command that works.",
-    "plan": "Look at a plan before running it: matrix, commands, time; or its JSON Schema. List and copy the ready plans.",
+    "plan": "Look at a plan before running it: matrix, commands, time; or its JSON Schema. List and copy the bundled plans.",
     "runbook": "Write a procedure's folder with its entry points and plans.",
     "prepare": "Prepare a dataset for training, check a prepared one, or generate a small synthetic one.",
     "diagnose": "Read the logs of any job, no campaign needed: how it ended, the first cause with its rank, what to do, steps and losses.",

@@ -80,15 +80,13 @@ ResumeChanged = Annotated[
     bool,
     typer.Option(
         "--resume-changed",
-        help="Resume from the last complete checkpoint though script or settings changed since. Default: refused, unless only the "
+        help="Resume from the last complete checkpoint even if script or settings changed. Default: refused, unless only the "
         "number of steps changed.",
     ),
 ]
 KeepGoing = Annotated[
     bool,
-    typer.Option(
-        "--keep-going", help="Continue after three identical failures in a row with no success, of a cause that no setting explains."
-    ),
+    typer.Option("--keep-going", help="Continue after three identical failures that no setting explains."),
 ]
 IgnoreNeeds = Annotated[
     bool,
@@ -98,7 +96,7 @@ IgnoreFit = Annotated[
     bool,
     typer.Option("--ignore-fit", help="Start even if the forecast says that a run will not fit into GPU memory. Recorded as a warning."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, which is often a slip in the axes.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, often a mistake in the axes.")]
 Full = Annotated[
     bool,
     typer.Option("--full", help="Print the whole report: step times, phases, ranks, machine, every finding. Default: one screen."),

@@ -154,7 +154,7 @@ def require_own_address(address: str) -> None:
         )
 
 
-def take_part(plan: CampaignPlan, here: ThisNode, *, as_json: bool = False) -> int:
+def run_client_node(plan: CampaignPlan, here: ThisNode, *, as_json: bool = False) -> int:
     """What any node but the first does; returns the campaign's exit code."""
     from seatrial.cli.program import console_for
     from seatrial.launch.pernode_client import PernodeClient

@@ -124,7 +124,7 @@ def allocation_of_node_0(given: Allocation, spec: RunSpec) -> Allocation:
 EXAMPLES = {"plan": "seatrial plan show plans/tiny-lm-demo.yaml\n\nseatrial plan show plan.yaml --set 'axes.micro_batch=[8,16,32]'"}
 CriteriaName = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="A metric or a ready set, to see only that one; all of them by default.", show_default=False),
+    typer.Argument(metavar="NAME", help="A metric or a criteria preset; default: all.", show_default=False),
 ]
 
 
@@ -168,12 +168,12 @@ def _comment_lines(plan: Path) -> Iterator[str]:
 
 
 def _copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
-    """Copy a ready plan and those it names (extends, base, stages, needs), beside one another; the plan itself is the first."""
+    """Copy a bundled plan and those it names (extends, base, stages, needs), beside one another; the plan itself is the first."""
     import yaml
 
     plans = ready_plans()
     if name not in plans:
-        raise UsageError(f"no ready plan '{name}' in `seatrial plan list`; {did_you_mean(name, plans)}")
+        raise UsageError(f"no bundled plan '{name}' in `seatrial plan list`; {did_you_mean(name, plans)}")
     sources = [plans[name]]
     # Grows while it is read.
     for source in sources:
@@ -199,7 +199,7 @@ def schema() -> int:
 
 @plan.command(epilog="seatrial plan criteria\n\nseatrial plan criteria stage1_stability")
 def criteria(name: CriteriaName = None) -> int:
-    """Print what a plan's `criteria` can name: every metric with its unit and scopes, and every ready set with its bounds and reasons."""
+    """Print what a plan's `criteria` can name: every metric with its unit and scopes, and every preset with its bounds and reasons."""
     from seatrial.plan.reference import criteria_listing
 
     console_for(plain=True, soft_wrap=True).print(criteria_listing(name))

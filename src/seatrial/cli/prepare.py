@@ -54,7 +54,7 @@ TrimTopDb = Annotated[
     float,
     typer.Option(metavar="DB", help="Silence is this many decibels below the loudest.", rich_help_panel=CONVERSION),
 ]
-Workers = Annotated[int, typer.Option(metavar="N", help="Number of processes; as many as there are cores is best.", rich_help_panel=WORK)]
+Workers = Annotated[int, typer.Option(metavar="N", help="Number of processes; one per core is fastest.", rich_help_panel=WORK)]
 Overwrite = Annotated[
     bool,
     typer.Option("--overwrite", help="Write every file again, also where the tree was prepared with other options.", rich_help_panel=WORK),

@@ -44,7 +44,7 @@ REMEDIES = {
     **dict.fromkeys((errno.ENOMEM,), "end other programs or raise the memory limit, then run the same command again"),
     **dict.fromkeys((errno.ENAMETOOLONG,), "choose a shorter path"),
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a file is where a folder is needed: choose another path"),
-    **dict.fromkeys((errno.ELOOP,), "remove it, or put what it leads to in its place, then run the same command again"),
+    **dict.fromkeys((errno.ELOOP,), "remove the link or restore its target, then run the same command again"),
     **dict.fromkeys((errno.EFBIG,), "allow larger files (`ulimit -f unlimited`) and run the same command again"),
 }
 OUT_OF_MEMORY = "out of memory: end other programs or raise the memory limit, then run the same command again"
@@ -163,7 +163,7 @@ def console_for(*, as_json: bool = False, plain: bool = False, soft_wrap: bool =
     return Console(stderr=as_json, emoji=False, markup=not plain, highlight=not plain, soft_wrap=soft_wrap)
 
 
-def say_first(console: Console, line: str) -> None:
+def print_first_line(console: Console, line: str) -> None:
     """The first line of a verb that starts programs which a plan names, once the plan is known to be one; none where it is empty."""
     if line:
         console.print(printable(line), style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.cli import options
-from seatrial.cli.program import console_for, print_json, say_first
+from seatrial.cli.program import console_for, print_first_line, print_json
 from seatrial.core.errors import FAILED, INCONCLUSIVE, INTERRUPTED, STOP_SIGNALS, WRONG_USE, UsageError
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.codec import to_json
@@ -39,7 +39,7 @@ EXAMPLES = {"run": "seatrial run plans/tiny-lm-demo.yaml\n\nseatrial run plan.ya
 MAX_RUNS_WITHOUT_YES = 1_000
 SIGNALS_AT_ONCE = 4096
 
-MakeView = Callable[["Console", float | None], AbstractContextManager["PlainView"]]
+ViewFactory = Callable[["Console", float | None], AbstractContextManager["PlainView"]]
 """Console and seconds between two heartbeat lines (None for the view's own) → what shows the campaign as it goes."""
 
 
@@ -61,7 +61,7 @@ class RunOptions:
     """Print the whole report."""
     allow_confounded: bool = False
     """Compare confounded groups."""
-    view: MakeView | None = None
+    view: ViewFactory | None = None
     how_to_resume: str = ""
     """For commands other than `seatrial`."""
     first_line: str = ""
@@ -166,12 +166,12 @@ def refuse_two_starts(*, from_start: bool, resume_changed: bool) -> None:
 
 def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, how: RunOptions) -> int:
     """What this command has to run of the plan: all of it, or this node's share. Returns the exit code."""
-    from seatrial.cli.pernode import take_part, this_node
+    from seatrial.cli.pernode import run_client_node, this_node
 
     here = this_node(plan, node)
     if here is not None and here.rank:
-        say_first(console_for(as_json=how.as_json), how.first_line)
-        return take_part(plan, here, as_json=how.as_json)
+        print_first_line(console_for(as_json=how.as_json), how.first_line)
+        return run_client_node(plan, here, as_json=how.as_json)
     return execute(plan, how, here)
 
 
@@ -189,7 +189,7 @@ def execute(plan: CampaignPlan, how: RunOptions, here: ThisNode | None = None) -
     out, trackers = Path(plan.output), usable_trackers(how.track)
     require_yes(plan, how.yes)
     refuse_unusable_output(out)
-    say_first(console, how.first_line)
+    print_first_line(console, how.first_line)
     warn_of_impossible_criteria(plan, console)
     recorder = RunRecorder(CampaignPaths(out))
     with (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.cli.plan import resolve_loaded
-from seatrial.cli.program import console_for, print_json, say_first
+from seatrial.cli.program import console_for, print_first_line, print_json
 from seatrial.core.errors import (
     DONE,
     FAILED,
@@ -82,7 +82,7 @@ class StagedRun:
             if value is not None:
                 raise UsageError(f"{option} is for one campaign, and {self._staged.name} has stages: run the plan of one stage with it")
         self._prepare(chosen)
-        say_first(self._console, first_line)
+        print_first_line(self._console, first_line)
         with contextlib.redirect_stdout(sys.stderr) if self._as_json else contextlib.nullcontext():
             code = self._run_stages(chosen)
             if code != INTERRUPTED:

@@ -37,7 +37,7 @@ EXAMPLES = {
 NOT_RUNNING = " (not running now)"
 POLL_S = 1.0
 FOLLOW_POLL_S = 0.3
-# Of jobs that only their files tell of: as often as ranks write heartbeats.
+# For jobs known only by their files: as often as ranks write heartbeats.
 JOBS_POLL_S = 5.0
 # A progress bar ends its line with a carriage return, and is shown as it moves.
 LONGEST_LINE = 1 << 20

@@ -245,7 +245,7 @@ def _clear_bad_times(table: pl.DataFrame, longest_ms: float) -> tuple[pl.DataFra
     passed_ms = np.concatenate([[0.0], np.diff(m) * 1000])[: len(rank)]
     has_time = table["iter_ms"].is_not_null().to_numpy() if table["iter_ms"].null_count() else np.ones(len(table), dtype=np.bool_)
     follows = same_rank & np.concatenate([[False], np.diff(step) == 1])[: len(rank)]
-    # Less than what passed is no contradiction: a pause in between is no part of the step.
+    # Less than what passed is consistent: a pause in between is not part of the step.
     bad_time = has_time & (~((iter_ms >= 0) & (iter_ms <= longest_ms)) | (follows & (iter_ms > passed_ms + CLOCK_SLACK_MS)))
     bad_clock = _from_first_jump(rank, same_rank & (passed_ms > longest_ms)) | np.isinf(m) | np.isinf(table["t"].to_numpy())
     bad = bad_time | bad_clock

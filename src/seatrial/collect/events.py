@@ -60,7 +60,7 @@ class SkippedLines:
 
     file: str
     foreign: int = 0
-    """Lines of another run, attempt or rank, and lines that are no event at all."""
+    """Lines of another run, attempt or rank, and lines that are not events."""
     is_truncated: bool = False
     """Whether it ends in the middle of a line."""
     left_out_bytes: int = 0
@@ -146,7 +146,7 @@ def read_event_batch(texts: Mapping[Path, bytes]) -> dict[Path, pl.DataFrame]:
         table = pl.read_ndjson(b"".join(texts.values()), schema=SCHEMA)
     except REJECTED:
         return {}
-    # A blank line is no row, and then the borders between files are unknown.
+    # A blank line is not a row, and then the borders between files are unknown.
     if len(table) != sum(counts):
         return {}
     starts = accumulate(counts, initial=0)
@@ -181,7 +181,7 @@ def _empty_table() -> pl.DataFrame:
 
 
 def read_block(block: bytes) -> pl.DataFrame:
-    """Every line as a row of SCHEMA: missing fields are null, and a line that is no event has none."""
+    """Every line as a row of SCHEMA: missing fields are null, and a line that is not an event has none."""
     try:
         return pl.read_ndjson(io.BytesIO(block), schema=SCHEMA) if block else pl.DataFrame(schema=SCHEMA)
     except REJECTED:
@@ -271,7 +271,7 @@ _NAME = re.compile(FIGURE_NAME)
 
 
 def read_reported_figures(paths: Sequence[Path], attempt: Attempt) -> dict[str, ReportedFigure]:
-    """Figures that the workload reported (`probe.figure`), by name: the last value of the lowest rank. One that is no number is NaN."""
+    """Figures that the workload reported (`probe.figure`), by name: the last value of the lowest rank. One that is not a number is NaN."""
     found: dict[str, ReportedFigure] = {}
     for path in paths:
         found = {**_figures_in(path, attempt), **found}

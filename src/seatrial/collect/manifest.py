@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seatrial.core import files
 from seatrial.core.durable_writes import append_line_durably
-from seatrial.core.fallback import discard_kept_lines
+from seatrial.core.fallback import discard_spilled_lines
 from seatrial.core.tables import format_written_cell, unquote_formula, write_table, write_table_durably
 from seatrial.core.text import format_hms
 from seatrial.records.attempt import Attempt
@@ -67,7 +67,7 @@ def write_manifest(path: Path, rows: Sequence[Mapping[str, Scalar]]) -> None:
     """Write the whole manifest, with the axis columns of all rows."""
     if write_table_durably(path, _union(FIXED_COLUMNS, rows), rows, TAB):
         # It has every row, those too that went to the fallback folder while the disk failed.
-        discard_kept_lines(path)
+        discard_spilled_lines(path)
 
 
 def append_manifest(path: Path, row: Mapping[str, Scalar]) -> None:

@@ -211,7 +211,7 @@ def _settings(attempt: Attempt, effective: Effective) -> dict[str, Scalar]:
 
 
 def _number(value: Scalar) -> float:
-    """NaN, which no comparison holds for, where it is no number."""
+    """NaN, which no comparison holds for, where it is not a number."""
     try:
         return float(value) if value is not None else float("nan")
     except ValueError:

@@ -1,7 +1,7 @@
 """The steps of a large log, read from end to end in bounded memory, with the format that its beginning and end have shown to fit.
 
 In: a file and the `Reading` of its beginning and end. Out: a `StepTally`: first and last step, number of lines, losses, how often the job
-or its numbers began anew. What counts as a step is what logs.steps.number_steps, which needs all lines at once, counts.
+or its numbers restarted. What counts as a step is what logs.steps.number_steps, which needs all lines at once, counts.
 
 Lines that differ in digits only have their numbers at the same places: the format's expressions are searched once for each shape of line.
 """
@@ -21,7 +21,7 @@ from seatrial.core.files import open_file
 from seatrial.core.log_lines import LARGEST_STEP, LOG_FORMATS, LONGEST_LINE, RANK_MARK, STEP_AND_LOSS, compile_patterns, parse_line
 from seatrial.core.text import MIB
 
-# The end of an attempt, where the step numbers begin anew after it.
+# The end of an attempt, where the step numbers restart after it.
 ATTEMPT_ENDS = re.compile(rb"Traceback \(most recent call last\):|\b(?:[Rr]estarting|[Rr]etrying|[Rr]esuming)\b")
 # Formats with all about a step in one line, and without a digit in their expressions.
 IN_ONE_LINE = {fmt.name: fmt for fmt in (*(LOG_FORMATS[name] for name in ("seed", "torchtitan", "nanogpt", "megatron")), STEP_AND_LOSS)}
@@ -35,7 +35,7 @@ class StepTally:
     """Follows step numbers, and keeps what a summary shows of them."""
 
     def __init__(self, *, interval: int | None) -> None:
-        """`interval`: steps from one line to the next; None where numbers may not begin anew."""
+        """`interval`: steps from one line to the next; None where numbers may not restart."""
         self._interval = interval
         self._newest: int | None = None
         self._first_number = self._before = 0
@@ -71,11 +71,11 @@ class StepTally:
             if number == newest or self._interval is None or number > self._first_number + self._interval:
                 # A late line of another process.
                 return
-            self._begin_anew(number, newest, is_epoch=epoch is not None and (self._epoch is None or epoch > self._epoch))
+            self._restart(number, newest, is_epoch=epoch is not None and (self._epoch is None or epoch > self._epoch))
         self._newest, self._epoch, self._is_broken_off = number, epoch, False
         self.add(self._before + number, loss)
 
-    def _begin_anew(self, number: int, newest: int, *, is_epoch: bool) -> None:
+    def _restart(self, number: int, newest: int, *, is_epoch: bool) -> None:
         self._first_number = number
         if is_epoch:
             self._before += newest + max(self._interval or 0, 1) - number
@@ -108,7 +108,7 @@ class StepTally:
             self.lowest_loss = loss
 
 
-class _Places(NamedTuple):
+class _FieldSpans(NamedTuple):
     """What a line of one shape holds, and where."""
 
     ends: bool = False
@@ -117,7 +117,7 @@ class _Places(NamedTuple):
     loss: tuple[int, int] | None = None
 
 
-NOTHING = _Places()
+NOTHING = _FieldSpans()
 
 
 def tally_steps(path: Path, reading: Reading) -> StepTally | None:
@@ -141,8 +141,8 @@ class _Lines:
     def __init__(self, patterns: Sequence[re.Pattern[str]], rank: int | None) -> None:
         self._patterns = patterns
         self._mark = b"" if rank is None else b"[rank%d]:" % rank
-        self._own: dict[bytes, _Places | None] = {}
-        self._others: dict[bytes, _Places | None] = {}
+        self._own: dict[bytes, _FieldSpans | None] = {}
+        self._others: dict[bytes, _FieldSpans | None] = {}
         self._epoch: int | None = None
 
     def read(self, line: bytes, tally: StepTally) -> None:
@@ -161,7 +161,7 @@ class _Lines:
         elif places is not NOTHING:
             self._take(line, places, tally)
 
-    def _take(self, line: bytes, places: _Places, tally: StepTally) -> None:
+    def _take(self, line: bytes, places: _FieldSpans, tally: StepTally) -> None:
         if places.ends:
             tally.break_off()
         if places.epoch is not None:
@@ -172,13 +172,13 @@ class _Lines:
             if number <= LARGEST_STEP:
                 tally.take(number, loss, self._epoch)
 
-    def _find(self, line: bytes, *, is_own: bool) -> _Places | None:
+    def _find(self, line: bytes, *, is_own: bool) -> _FieldSpans | None:
         """None for an odd line, which is read part by part."""
         if is_own and (not line.isascii() or any(byte in line for byte in ODD)):
             return None
         ends = ATTEMPT_ENDS.search(line) is not None
         if not is_own:
-            return _Places(ends=True) if ends else NOTHING
+            return _FieldSpans(ends=True) if ends else NOTHING
         text = line.decode("ascii")
         mark = RANK_MARK.match(text)
         begin = mark.end() if mark else 0
@@ -188,7 +188,7 @@ class _Lines:
                 spans = ((name, match.span(name)) for name in ("step", "loss") if name in pattern.groupindex and match[name] is not None)
                 found |= {name: (first + begin, last + begin) for name, (first, last) in spans}
         epoch = NAMED_EPOCH.search(text, begin) if "poch" in text else None
-        places = _Places(ends=ends, epoch=epoch.span(1) if epoch else None, step=found.get("step"), loss=found.get("loss"))
+        places = _FieldSpans(ends=ends, epoch=epoch.span(1) if epoch else None, step=found.get("step"), loss=found.get("loss"))
         return NOTHING if places == NOTHING else places
 
     def _read_parts(self, line: bytes, tally: StepTally) -> None:

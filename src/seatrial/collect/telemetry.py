@@ -1,7 +1,7 @@
 """Telemetry samples of an attempt.
 
 In: an attempt's folder and its samplers' accounts. Out: `TelemetryTables` of all its hosts, by time on the harness's clock. A truncated
-last line is dropped; a cell that is no number, or out of range, is null; a duplicate sample counts once; a file without rows, or none at
+last line is dropped; a cell that is not a number, or out of range, is null; a duplicate sample counts once; a file without rows, or none at
 all, is None. Columns that nothing uses are not read.
 """
 
@@ -169,7 +169,7 @@ def read_sample_batch(texts: Mapping[Path, bytes], columns: tuple[str, ...]) -> 
 def _parse_batch(files: Mapping[Path, bytes], names: list[str], columns: tuple[str, ...]) -> dict[Path, Samples]:
     counts = [rows.count(b"\n") for rows in files.values()]
     table = _parse(b"".join(files.values()), names, columns)
-    # A line that is no row would shift the rows of one file into another.
+    # A malformed line would shift the rows of one file into another.
     if table is None or len(table) != sum(counts) or not _is_clean(table):
         return {}
     found, start = {}, 0

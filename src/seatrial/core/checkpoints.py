@@ -86,7 +86,7 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def _check(folder: Path) -> tuple[int | None, str]:
-    """(step, problem); neither for something that is no checkpoint of this format."""
+    """(step, problem); neither for what is not a checkpoint of this format."""
     if folder.name.startswith(".") and folder.name.endswith(PART):
         return None, "it was not written to its end"
     if not (folder / INFO).exists():

@@ -63,7 +63,7 @@ class AppendFile:
     def offset_bytes(self) -> int:
         """Size of the file, with its bytes in the fallback folder."""
         if self._size is None:
-            self._size = size_bytes(self.path) + fallback.kept_bytes(self._target)
+            self._size = size_bytes(self.path) + fallback.spilled_bytes(self._target)
         return self._size
 
     def append(self, data: bytes, *, fsync: bool = False) -> bool:
@@ -159,7 +159,7 @@ class AppendFile:
         self._handle = None
 
     def _write_to_fallback(self, data: bytes) -> bool:
-        if not fallback.keep_bytes(self._target, data, self.last_error, READABLE):
+        if not fallback.spill_bytes(self._target, data, self.last_error, READABLE):
             return False
         if not self._in_fallback:
             self._in_fallback = True
@@ -196,8 +196,8 @@ def write_text_durably(path: Path, text: str, mode: int = READABLE, sleep: Calla
     """As `write_text`; on a failing disk retried, then kept in the fallback folder. False when it is lost."""
     error = _retry(lambda: write_text(path, text, mode), sleep)
     if error is not None:
-        return fallback.keep_file(path, text.encode(errors="backslashreplace"), error.strerror or str(error), mode)
-    fallback.discard_kept_file(path)
+        return fallback.spill_file(path, text.encode(errors="backslashreplace"), error.strerror or str(error), mode)
+    fallback.discard_spilled_file(path)
     return True
 
 

@@ -58,7 +58,7 @@ class PlanError(UsageError):
 
     def __init__(self, problem: str, *, file: Path | str | None = None, line: int | None = None, key: str | None = None):
         self.problem, self.file, self.line, self.key = problem, file, line, key
-        super().__init__(_with_place(f"{key}: {problem}" if key else problem, file, line))
+        super().__init__(_with_location(f"{key}: {problem}" if key else problem, file, line))
 
 
 class HostfileError(UsageError):
@@ -66,10 +66,10 @@ class HostfileError(UsageError):
 
     def __init__(self, problem: str, *, file: Path | str | None = None, line: int | None = None):
         self.problem, self.file, self.line = problem, file, line
-        super().__init__(_with_place(problem, file, line))
+        super().__init__(_with_location(problem, file, line))
 
 
-def _with_place(problem: str, *place: Path | str | int | None) -> str:
+def _with_location(problem: str, *place: Path | str | int | None) -> str:
     return ": ".join(filter(None, (":".join(str(part) for part in place if part is not None), problem)))
 
 

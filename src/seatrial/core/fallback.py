@@ -105,7 +105,7 @@ class Recovered:
     """Relative to the folder that was merged."""
     bytes: int
     error: str
-    """Of the disk."""
+    """What the disk reported."""
     t: float
     merged: bool
     kept_at: str = ""
@@ -172,7 +172,7 @@ def find_identity(target: Path) -> tuple[Path, Identity] | None:
 
 
 def campaign_of(target: Path) -> str:
-    """The identity of a file's campaign, empty outside one. Whoever asks while the disk works, gets the answer when it does not too."""
+    """The identity of a file's campaign, empty outside one. Cached, so that it is also known when the disk fails."""
     found = find_identity(target)
     if found is not None:
         _known[found[0]] = found[1].id
@@ -189,7 +189,7 @@ def _read_identity(path: Path) -> Identity | None:
         return None
 
 
-def keep_bytes(target: Path, data: bytes, error: str, mode: int) -> bool:
+def spill_bytes(target: Path, data: bytes, error: str, mode: int) -> bool:
     """Add the bytes to the target's entry; False when no folder takes them."""
     folders = fallback_folders()
     begun = entries_of(target, APPEND)
@@ -204,7 +204,7 @@ def keep_bytes(target: Path, data: bytes, error: str, mode: int) -> bool:
     return False
 
 
-def keep_file(path: Path, data: bytes, error: str, mode: int = READABLE) -> bool:
+def spill_file(path: Path, data: bytes, error: str, mode: int = READABLE) -> bool:
     """Keep a whole file that could not be written, replacing one kept before; merging moves it to `path`, unless a newer one is there."""
     target = real(path)
     for root in fallback_folders():
@@ -216,16 +216,16 @@ def keep_file(path: Path, data: bytes, error: str, mode: int = READABLE) -> bool
     return False
 
 
-def discard_kept_file(path: Path, kind: str = WHOLE) -> None:
+def discard_spilled_file(path: Path, kind: str = WHOLE) -> None:
     """Drop a whole file that was kept for `path`: a newer one was written to its place."""
     for entry in entries_of(real(path), kind):
         with contextlib.suppress(OSError), _locked(entry):
             entry.unlink(missing_ok=True)
 
 
-def discard_kept_lines(path: Path) -> None:
+def discard_spilled_lines(path: Path) -> None:
     """Drop what was kept to be appended to `path`: the whole file was written again from its sources."""
-    discard_kept_file(path, APPEND)
+    discard_spilled_file(path, APPEND)
 
 
 def fallback_entry(path: Path) -> Path | None:
@@ -250,7 +250,7 @@ def entries_of(target: Path, kind: str) -> list[Path]:
     return [entry for entry in found if os.path.lexists(entry)]
 
 
-def kept_bytes(target: Path) -> int:
+def spilled_bytes(target: Path) -> int:
     """How many bytes are kept to be appended to the target."""
     return sum(found[1] for entry in entries_of(target, APPEND) if (found := _read_entry(entry)))
 
@@ -549,7 +549,7 @@ def _count_appended(handle: int, begin: int, out: int, start: int) -> int:
 
 
 def _check_room(target: Path, needed_bytes: int) -> None:
-    """OSError when the disk cannot hold it: not to take, for a moment and in vain, the last room that others need."""
+    """OSError when the disk cannot hold it, before the attempt takes the last room that others need."""
     disk = os.statvfs(target.parent)
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < needed_bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -574,7 +574,7 @@ def _replace(handle: int, begin: int, length: int, header: Header, target: Path)
 
 
 def _mark_merged(entry: Path, handle: int, begin: int, header: Header) -> None:
-    """Rename the entry, so that it is merged no more, and keep its header for whoever reports it to the user."""
+    """Rename the entry, so that it is not merged again, and keep its header for the report."""
     os.replace(entry, entry.with_name(f"{entry.name}.{int(header.t * 1e6)}{_MERGED}"))
     _update_header(handle, begin, header)
     os.ftruncate(handle, begin)

@@ -75,7 +75,7 @@ def _next_block(block: str, text: str) -> tuple[bool, str]:
     if text == META or (block == META and text == CMD):
         return True, text
     if block == META:
-        # A line that is no pair: the head was cut off.
+        # Not a pair: the head was cut off.
         return "=" in text, META if "=" in text else ""
     if block == CMD:
         # The command is one line.

@@ -243,7 +243,7 @@ def parse_line(line: str, patterns: Sequence[LinePattern]) -> tuple[dict[str, fl
 def _numbers(match: re.Match[str]) -> dict[str, float]:
     numbers = {}
     for name, text in match.groupdict().items():
-        # A plan's own pattern may catch text that is no number.
+        # A plan's own pattern may catch text that is not a number.
         with contextlib.suppress(ValueError):
             if text is not None and name != PAUSE:
                 numbers[name] = float(text.replace(",", ""))

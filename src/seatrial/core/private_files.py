@@ -1,6 +1,6 @@
 """Files that lead to a command or a key (agent.json, call.json, .gate.json): trusted only if no other user can have written them.
 
-    order = read_private_json(path)          # None: no such file, or torn; NotPrivateError: from others' hands, or open to them
+    order = read_private_json(path)          # None: no such file, or torn; NotPrivateError: written by another user, or open to others
 
 The file is opened once, without following a link, and owner and mode of the open file decide: what is renamed or linked meanwhile changes
 nothing. A disk that shows all files with one owner (root_squash, all_squash) or one mode (vfat, object stores) is recognised by a new file

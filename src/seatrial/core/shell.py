@@ -74,7 +74,7 @@ def command_output(
     timeout_s: float = SMALL_COMMAND_TIMEOUT_S,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Standard output of a small command as text; None when it is missing, fails, takes too long or writes without end."""
+    """Standard output of a small command as text; None when it is missing, fails, takes too long or produces endless output."""
     try:
         written = command_output_bytes(argv, cwd, timeout_s, env)
     except RunawayCommandError:
@@ -145,7 +145,7 @@ def _read(process: subprocess.Popen[bytes], stdout: int, deadline_m: float, max_
                 break
             written += part
             if len(written) > max_bytes:
-                raise RunawayCommandError(f"{process.args!r} writes without end")
+                raise RunawayCommandError(f"{process.args!r} produces endless output")
     if not wait_for_exit(process, deadline_m - time.monotonic()):
         raise RunawayCommandError(f"{process.args!r} did not end in time")
     return bytes(written)

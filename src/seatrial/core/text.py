@@ -45,7 +45,7 @@ UNIT_KINDS: tuple[dict[str, int], ...] = (
     {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000},
     {"MiB": 1, "GiB": 1_024},
     {"MiB/h": 1, "MiB/min": 60, "GiB/h": 1_024},
-    # A YAML value cannot begin with a bare %.
+    # `pct`, since a YAML value cannot begin with a bare %.
     {"%": 1, "pct": 1, "ratio": 100},
 )
 """Of each kind, unit → how many of the smallest one: whole numbers, so that nothing is rounded before the end."""

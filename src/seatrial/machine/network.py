@@ -87,7 +87,7 @@ def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it leads back to the caller; False for what is no address."""
+    """Whether it leads back to the caller; False for what is not an address."""
     parsed = _parse_address(address)
     return parsed is not None and parsed.is_loopback
 

@@ -193,7 +193,7 @@ class ProcessTree:
         return found
 
     def _read_descendant(self, pid: int) -> ProcessStat | None:
-        """None for a process that is no descendant, or has ended."""
+        """None for a process that is not a descendant, or has ended."""
         stat = read_process(self._proc, pid)
         if stat is None:
             return None

@@ -280,10 +280,10 @@ class Sampler:
         # NVML's own start may take longer than such a run.
         still_opening = short and call is not None and call.activity == "opening"
         problems = [*self._problems(None if still_opening else call), *(self._source.notes() if self._source else [])]
-        excuses = []
+        benign_reasons = []
         if short and not unavailable and not problems:
             opening = [f"{self._source_name} was still being opened when the run was over"] if still_opening else []
-            excuses = [*opening, f"the run was shorter than two intervals of {self._interval_s:g} s"]
+            benign_reasons = [*opening, f"the run was shorter than two intervals of {self._interval_s:g} s"]
         missing = tuple(column for column in self._columns if column not in counters.filled and column != "gap_s")
         return SamplerAccount(
             interval_s=self._interval_s,
@@ -295,10 +295,10 @@ class Sampler:
             cpu_s=round(counters.cpu_s, 6),
             wall_s=round(wall_s, 3),
             empty=counters.rows == 0,
-            expected=unavailable.expected if unavailable else bool(excuses),
+            expected=unavailable.expected if unavailable else bool(benign_reasons),
             stopped_t=round(call.since_t, 3) if call and not still_opening else None,
             missing=missing if counters.rows else (),
-            note="; ".join([unavailable.note] if unavailable else [*problems, *excuses]),
+            note="; ".join([unavailable.note] if unavailable else [*problems, *benign_reasons]),
         )
 
     def _problems(self, call: PendingCall | None) -> Iterator[str]:

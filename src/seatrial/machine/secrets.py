@@ -92,8 +92,8 @@ def mask_known_formats(text: str) -> str:
     for pattern in (_URL_PASSWORD, _URL_TOKEN, _USER_OPTION, _COOKIE):
         text = pattern.sub(rf"\g<before>{MASK}", text)
     text = _BASIC.sub(lambda found: f"{found['before']}{MASK}" if _is_user_and_password(found["value"]) else found[0], text)
-    text = _P_OPTION.sub(lambda found: f"{found['before']}{MASK}" if _is_p_password(found, attached=False) else found[0], text)
-    text = _P_ATTACHED.sub(lambda found: f"{found['before']}{MASK}" if _is_p_password(found, attached=True) else found[0], text)
+    text = _P_OPTION.sub(lambda found: f"{found['before']}{MASK}" if _is_dash_p_value(found, attached=False) else found[0], text)
+    text = _P_ATTACHED.sub(lambda found: f"{found['before']}{MASK}" if _is_dash_p_value(found, attached=True) else found[0], text)
     return _TOKEN.sub(lambda match: f"{match[match.lastgroup or 0]}{MASK}", text)
 
 
@@ -105,13 +105,13 @@ def _is_user_and_password(base64_text: str) -> bool:
     return bool(user and colon and password) and (user + password).isprintable()
 
 
-def _is_p_password(found: re.Match[str], *, attached: bool) -> bool:
+def _is_dash_p_value(found: re.Match[str], *, attached: bool) -> bool:
     # The program is on the same line.
     line = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()][-LONGEST_COMMAND:]
-    return is_password_of_p(line, found["value"], attached=attached)
+    return is_dash_p_password(line, found["value"], attached=attached)
 
 
-def is_password_of_p(before: str, value: str, *, attached: bool = False) -> bool:
+def is_dash_p_password(before: str, value: str, *, attached: bool = False) -> bool:
     """Whether the value of an option `-p` is a password, after the text `before` on its command line: by the last known program in it.
     Where none is known, only what is neither a word, a number, a port nor a path is taken for one."""
     if not value or value == MASK or value.startswith("-"):
@@ -237,7 +237,7 @@ def _mask_argument(before: Sequence[str], argument: str) -> str:
     if _is_secret_argument(before, argument):
         return MASK
     option = before[-1] if before else ""
-    if argument[:2] == "-p" and is_password_of_p(" ".join(before)[-LONGEST_COMMAND:], argument[2:], attached=True):
+    if argument[:2] == "-p" and is_dash_p_password(" ".join(before)[-LONGEST_COMMAND:], argument[2:], attached=True):
         return f"-p{MASK}"
     if option in ("-u", "--user", "--proxy-user"):
         return mask_text(f"{option} {argument}").removeprefix(f"{option} ")
@@ -247,7 +247,7 @@ def _mask_argument(before: Sequence[str], argument: str) -> str:
 def _is_secret_argument(before: Sequence[str], argument: str) -> bool:
     option = before[-1] if before else ""
     if option == "-p":
-        return is_password_of_p(" ".join(before[:-1])[-LONGEST_COMMAND:], argument)
+        return is_dash_p_password(" ".join(before[:-1])[-LONGEST_COMMAND:], argument)
     name = option.lstrip("-")
     # After a flag, the next argument begins with a dash.
     if name == option or not argument or argument.startswith("-") or "=" in name:

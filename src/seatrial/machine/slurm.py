@@ -186,7 +186,7 @@ def time_left_s(job: str) -> float | None:
 
 
 def duration_s(text: str) -> float | None:
-    """Of `90` (minutes), `30:00`, `2:00:00`, `1-12` (days and hours) or `1-12:30:00`; None for `UNLIMITED`, and what is no time."""
+    """Of `90` (minutes), `30:00`, `2:00:00`, `1-12` (days and hours) or `1-12:30:00`; None for `UNLIMITED`, and for what is not a time."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if found is None:
         return None

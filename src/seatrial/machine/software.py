@@ -84,7 +84,7 @@ RECORDED_PACKAGES = (
     *(f"nvidia-{name}" for name in ("cublas", "cuda-runtime", "cuda-nvrtc", "cufft", "cusolver", "cusparse", "nvjitlink")),
 )
 INTERPRETER_TIMEOUT_S = 10.0
-# A longer first line is no shebang.
+# A longer first line is not a shebang.
 SCRIPT_HEAD_BYTES = 1024
 # The variables that decide where an interpreter looks for packages, or whether it starts at all.
 RELEVANT_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "LD_LIBRARY_PATH")

@@ -154,7 +154,7 @@ def parse_heartbeat(line: bytes, rank: int, attempt: int, file_bytes: int = 0) -
 
 
 def is_progress(value: Mapping[str, Any]) -> bool:
-    """Whether a line has the fields of `probe.progress`; remarks may follow in its `msg`."""
+    """Whether a line has the fields of `probe.progress`; notes may follow in its `msg`."""
     return _text(value.get("msg")).partition(";")[0] == PROGRESS
 
 

@@ -56,7 +56,7 @@ class LogProgressReader:
     def __init__(self, spec: RunSpec, attempt: AttemptPaths, wall: Callable[[], float] = time.time) -> None:
         self._formats = _formats(spec)
         self._is_any_line_read = spec.workload.reads == "auto" and not spec.workload.patterns
-        """Whether a step and a loss make a line one of a step: until one of a known format is printed that is no bar."""
+        """Whether a step and a loss make a line one of a step: until a line of a known format is printed that is not a bar."""
         self._log = _FileTail(attempt.launcher_log, has_header=True)
         self._arrivals = _ArrivalTimes(attempt.arrivals)
         self._wall = wall

@@ -38,7 +38,7 @@ class SpikeAlarm:
     iter_ms_p50: float
     before_ms: float
     ratio: float
-    """Of the two."""
+    """The slow time over the usual one."""
     text: str
 
 

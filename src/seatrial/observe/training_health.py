@@ -36,7 +36,7 @@ class HealthLimits:
     gate_entropy_min: float = 0.2
     """Mean entropy of the gates below which they have collapsed; three equal branches have ln 3 = 1.0986."""
     gate_max_threshold: float = 0.9
-    """Mean of the largest gate above which they have collapsed. A single confident token is none."""
+    """Mean of the largest gate above which they have collapsed. A single confident token is not a collapse."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +76,8 @@ GATE_FIELDS = {
 
 
 def read_sample(step: int, values: Mapping[str, Any]) -> HealthSample:
-    """The sample in the fields of a heartbeat or a table's row; what is no number is left out. `step` is that of the line; its figures may
-    be those of an earlier one, `figures_step`."""
+    """The sample in the fields of a heartbeat or a table's row; what is not a number is left out. `step` is that of the line; its
+    figures may be those of an earlier one, `figures_step`."""
     gates = {name: value for name, field in GATE_FIELDS.items() if (value := _number(values.get(field))) is not None}
     gates_step, figures_step = _number(values.get("gate_step")), _number(values.get("figures_step"))
     skipped = _number(values.get("skipped_in_a_row"))

@@ -35,7 +35,7 @@ SWEEP_OPTIONS = {
 FLATLINE_SAMPLES = 60
 # Not among them: a loss that is not finite. Loss scalers have some, and a workload that cannot go on ends by itself.
 HEALTH_CAUSES = {GATE_COLLAPSE: Cause.GATE_COLLAPSE, ZERO_GRAD: Cause.ZERO_GRAD, FLATLINE: Cause.THROUGHPUT_FLATLINE}
-# Shorter steps are no training, and would make the step number absurd.
+# Shorter steps are not training, and would make the step number absurd.
 MIN_ITER_S = 0.0001
 
 

@@ -202,7 +202,7 @@ def _check_needs(plan: Plan) -> None:
         if value is not None and not value.strip():
             raise plan.error(("needs", key), "is empty; name one, or leave the key out")
     if needs.ready is not None and needs.ready not in READY_CRITERIA:
-        raise plan.error(("needs", "ready"), f"no ready criteria are called '{needs.ready}'; {did_you_mean(needs.ready, READY_CRITERIA)}")
+        raise plan.error(("needs", "ready"), f"no criteria preset is called '{needs.ready}'; {did_you_mean(needs.ready, READY_CRITERIA)}")
 
 
 def _check_output(plan: Plan) -> None:

@@ -1,6 +1,6 @@
-"""A plan's criteria: the ready sets, the checks, and the criteria as judge/ takes them.
+"""A plan's criteria: presets, checks, and the criteria as judge/ takes them.
 
-In: a `Plan`, the groups of its matrix and the folder it was started in. Out: `records.verdict.Criterion`s with ready sets expanded,
+In: a `Plan`, the groups of its matrix and the folder it was started in. Out: `records.verdict.Criterion`s with presets expanded,
 bounds in the metric's own unit and baselines resolved; a PlanError for one that could not be judged; for a resolved plan, a sentence for
 each criterion that cannot pass however the runs go.
 """
@@ -55,7 +55,7 @@ def _gate(metric: str, reason: str, *, scope: str = "", at_most: float | None = 
 
 _NO_FAILURE = _gate("failed_runs", "a configuration that fails sometimes is not accepted on the runs that survived", at_most=0)
 _COMPARABLE = _gate("loss_comparable", "a speed-up that worsens the loss does not count")
-_FINITE = _gate("loss_finite", "with a loss that is not a number the training has failed, however fast it is")
+_FINITE = _gate("loss_finite", "a NaN loss is a failed training, however fast it is")
 # The seed's accuracy run in FP16 on 13,368 samples of CNN/DailyMail; required are 99 % of each score and 90 % of the length.
 _ROUGE_TARGETS = {"rouge1": 38.7792, "rouge2": 15.9075, "rougeL": 24.4957, "rougeLsum": 35.793}
 _LENGTH_TARGET = 8_167_644
@@ -152,7 +152,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
     "stage1_no_leak": _ready(
         "a long run of stage 1 whose memory stays level, on the GPUs and on the host",
         _NO_FAILURE,
-        _gate("leaking_runs", "what leaks in an hour ends a training of days", at_most=0),
+        _gate("leaking_runs", "a leak seen in an hour ends a training of days", at_most=0),
     ),
     "sparse_lm_throughput": _ready(
         "the runbook's throughput at S = 2048, global batch 2, bf16 on two GPUs",
@@ -188,7 +188,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         ),
         _gate(
             "reported.gate_max_mean",
-            "healthy gates: above 0.9 nearly all tokens go through one branch. The mean over tokens, as one confident token is no collapse",
+            "healthy gates: above 0.9 nearly all tokens go through one branch. A mean: a single confident token is not a collapse",
             at_most=0.9,
         ),
         _FINITE,
@@ -245,7 +245,7 @@ def converted_bound(bound: float | None, written: str | None, unit: str) -> floa
     return text.convert_unit(bound, written, unit)
 
 
-# Keys that a ready set has of its own.
+# Keys that a preset sets itself.
 _OF_THE_SET = ("scope", "at_most", "at_least", "unit", "reason")
 
 
@@ -265,7 +265,7 @@ def check_criteria(plan: Plan) -> None:
 def _check_ready(plan: Plan, path: KeyPath, name: str, part: CriterionPart) -> None:
     known = READY_CRITERIA.get(name)
     if known is None:
-        raise plan.error((*path, "ready"), f"no ready criteria are called '{name}'; {did_you_mean(name, READY_CRITERIA)}")
+        raise plan.error((*path, "ready"), f"no criteria preset is called '{name}'; {did_you_mean(name, READY_CRITERIA)}")
     for key in _OF_THE_SET:
         if getattr(part, key) != CriterionPart.model_fields[key].default:
             raise plan.error(
@@ -338,7 +338,7 @@ DEFAULT_CRITERIA = (Criterion(metric="failed_runs", scope=_FAILED.default_scope,
 
 
 def criteria_of(plan: Plan, groups: Sequence[str], cwd: Path) -> tuple[Criterion, ...]:
-    """The plan's criteria in order, ready sets expanded in place."""
+    """The plan's criteria in order, presets expanded in place."""
     if plan.criteria is None:
         return DEFAULT_CRITERIA
     criteria = []

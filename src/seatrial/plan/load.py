@@ -87,7 +87,7 @@ def _checked(mapping: dict[str, Any], locations: Locations) -> Plan:
 
 def _join_lists(mapping: dict[str, Any]) -> dict[str, Any]:
     """The plan with `fast_paths: [front_end, positions]` as `front_end,positions`: settings that the workload declares to be lists, fixed,
-    on an axis or in a bundle. What is no list of plain values is left for the checks."""
+    on an axis or in a bundle. What is not a list of plain values is left for the checks."""
     workload = mapping.get("workload")
     module = workload.get("module") if isinstance(workload, dict) else None
     names = workloads.list_settings(workloads.short_name(module)) if isinstance(module, str) else ()
@@ -126,10 +126,10 @@ MAPPINGS = ("settings", "launcher", "place", "axes", "lane", "timing", "limits",
 def expand_short_forms(mapping: dict[str, Any], locations: Locations) -> dict[str, Any]:
     """The plan without short forms: `launcher: torchrun` is `launcher: {kind: torchrun}`, `bs: [8, 16]` is `bs: {values: [8, 16]}`."""
     long = dict(mapping)
-    for key, stands_for in SHORT_FORMS.items():
+    for key, canonical in SHORT_FORMS.items():
         if isinstance(long.get(key), str):
-            long[key] = {stands_for: long[key]}
-            _move_locations(locations, (key,), stands_for)
+            long[key] = {canonical: long[key]}
+            _move_locations(locations, (key,), canonical)
     for key in MAPPINGS:
         # `axes:` with everything under it commented out is a mapping without keys.
         if key in long and long[key] is None:
@@ -162,10 +162,10 @@ def _expand_axis(name: str, value: Any, locations: Locations) -> Any:
     return {"values": value}
 
 
-def _move_locations(locations: Locations, path: KeyPath, stands_for: str) -> None:
+def _move_locations(locations: Locations, path: KeyPath, canonical: str) -> None:
     """What was written at `path` is now one level deeper."""
     for known, where in locations.under(path).items():
-        locations.where[(*path, stands_for, *known[len(path) :])] = where
+        locations.where[(*path, canonical, *known[len(path) :])] = where
 
 
 LONGEST_CHAIN = 20

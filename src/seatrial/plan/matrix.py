@@ -33,7 +33,7 @@ LONGEST_GROUP = 96
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 
 
-# Short forms that everybody knows; of any other setting a short form would mislead: `bs` is no block size.
+# Short forms that everybody knows; for other settings a short form would mislead: `bs` is not a block size.
 KNOWN_LABELS = {**SWEEP_LABELS, "batch_size": "bs", "learning_rate": "lr"}
 
 
@@ -143,7 +143,7 @@ def expand(plan: Plan, ranks: int, kept_labels: Mapping[str, str] | None = None)
     return groups
 
 
-def alike_groups(plan: Plan, groups: Sequence[GroupPoint]) -> tuple[list[GroupPoint], tuple[str, ...]]:
+def equalize_groups(plan: Plan, groups: Sequence[GroupPoint]) -> tuple[list[GroupPoint], tuple[str, ...]]:
     """The groups with settings that must not differ by accident made the same, where the workload says which those are; and one line on
     each of them. What the workload refuses unless it is named is refused."""
     if plan.workload.module is None:

@@ -266,7 +266,7 @@ _SBATCH_GIVEN = {
     **dict.fromkeys(("array", "wrap", "wait", "parsable", "test-only"), "each run is one job with a script of its own"),
     **dict.fromkeys(("requeue", "no-requeue"), "a job that Slurm requeues begins the next attempt"),
 }
-# Options of sbatch that are no abbreviation, though the name of one that Seatrial sets begins so.
+# Options of sbatch that are not abbreviations, though an option that Seatrial sets begins with them.
 _SBATCH_WHOLE = frozenset({"gpus"})
 
 

@@ -74,7 +74,7 @@ _WHOLE_NUMBER = re.compile(r"\d{1,18}")
 
 
 def check_work(text: str) -> None:
-    """PlaceholderProblem for a text that is no sum or product of whole numbers and placeholders."""
+    """PlaceholderProblem for a text that is not a sum or product of whole numbers and placeholders."""
     work_value(text, None)
 
 

@@ -29,8 +29,8 @@ class _Record(StrictModel):
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a plan file, short forms included."""
     schema = Plan.model_json_schema()
-    for key, stands_for in SHORT_FORMS.items():
-        inner = schema["$defs"][Plan.model_fields[key].annotation.__name__]["properties"][stands_for]  # type: ignore[union-attr]
+    for key, canonical in SHORT_FORMS.items():
+        inner = schema["$defs"][Plan.model_fields[key].annotation.__name__]["properties"][canonical]  # type: ignore[union-attr]
         word = {name: inner[name] for name in ("enum", "const") if name in inner} or {"type": "string"}
         _also(schema["properties"][key], word)
     _also(schema["properties"]["axes"]["additionalProperties"], schema["$defs"]["Axis"]["properties"]["values"])
@@ -92,7 +92,7 @@ what changes its result is the same: workload and arguments, the script's bytes,
 they use, not which hosts these are. Limits, criteria, order and how lines are read may change freely. A run is looked for under its
 name, so another label, prefix or output folder starts anew.
 
-`criteria` says what must hold for PASS: a metric, its scope and a bound, or a ready set by its name.
+`criteria` says what must hold for PASS: a metric, its scope and a bound, or a preset by its name.
 
 ```yaml
 criteria:
@@ -103,7 +103,7 @@ criteria:
 sentinel: 4                           # the first group again after every fourth run: what changes in it is the platform
 ```
 
-`needs` names a campaign that must have passed first: its verdict is PASS, by the `ready` set if one is named, and it ran on this machine
+`needs` names a campaign that must have passed first: its verdict is PASS, by the `ready` preset if one is named, and it ran on this machine
 or these hosts with this software, as fingerprints compare them; the code may have changed. A verdict older than one of its attempts does
 not count: `seatrial report` judges it again. Otherwise nothing is started, unless with `--ignore-needs`.
 
@@ -211,7 +211,7 @@ def _metrics_section() -> str:
 
 
 def _ready_section() -> str:
-    parts = ["## Ready criteria\n\nNamed by `- {ready: NAME}`; those that compare take a `baseline` beside it.\n"]
+    parts = ["## Criteria presets\n\nNamed by `- {ready: NAME}`; those that compare take a `baseline` beside it.\n"]
     for name, ready in READY_CRITERIA.items():
         rows = [f"| `{gate.metric}` | `{gate.scope}` | {bound_text(gate)} | {_cell(gate.reason)} |" for gate in ready.criteria]
         title = f"### `{name}`\n\n{ready.meaning[0].upper()}{ready.meaning[1:]}{', with a `baseline`' if ready.compares else ''}.\n"
@@ -247,7 +247,7 @@ def _unsupported_section() -> str:
 
 
 def criteria_listing(name: str | None = None) -> str:
-    """All metrics and ready sets, or the one called `name`."""
+    """All metrics and presets, or the one called `name`."""
     if name is None:
         return "\n".join(
             [
@@ -255,7 +255,7 @@ def criteria_listing(name: str | None = None) -> str:
                 *(line for name, entry in METRICS.items() for line in _metric_lines(name, entry)),
                 f"  {REPORTED}NAME (every_run)",
                 "      what the workload reports with probe.figure(NAME, …)",
-                "\nReady criteria, `- {ready: NAME}`",
+                "\nCriteria presets, `- {ready: NAME}`",
                 *(line for name, ready in READY_CRITERIA.items() for line in _ready_lines(name, ready)),
             ]
         )
@@ -263,7 +263,7 @@ def criteria_listing(name: str | None = None) -> str:
         return "\n".join(_metric_lines(name, METRICS[name]))
     if name in READY_CRITERIA:
         return "\n".join(_ready_lines(name, READY_CRITERIA[name]))
-    raise UsageError(f"no metric and no ready criteria are called '{name}'; {did_you_mean(name, [*METRICS, *READY_CRITERIA])}")
+    raise UsageError(f"no metric and no criteria preset is called '{name}'; {did_you_mean(name, [*METRICS, *READY_CRITERIA])}")
 
 
 def criterion_line(criterion: Criterion) -> str:

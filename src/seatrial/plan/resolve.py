@@ -22,9 +22,9 @@ from seatrial.plan import workloads
 from seatrial.plan.criteria import criteria_of
 from seatrial.plan.matrix import (
     GroupPoint,
-    alike_groups,
     as_sentinel,
     axis_labels,
+    equalize_groups,
     expand,
     insert_sentinel_runs,
     run_name,
@@ -76,8 +76,8 @@ def resolve_plan(
     _refuse_unnameable(cwd, source)
     capacity = capacity_of(plan, cwd)
     folder = output_folder(plan, output, cwd, now)
-    kept = read_kept_names(folder, plan.name)
-    groups, alike = alike_groups(plan, expand(plan, capacity.ranks, kept.labels))
+    kept = read_stored_names(folder, plan.name)
+    groups, alike = equalize_groups(plan, expand(plan, capacity.ranks, kept.labels))
     watched = sentinel_group(plan, groups)
     named = _all_runs(plan, groups, watched, cwd, capacity, kept.labels)
     old_names = kept.renames(named)
@@ -241,7 +241,7 @@ def _matches(run: RunSpec, pattern: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptNames:
+class StoredNames:
     """Names that runs of this plan have in the campaign's folder already. They stay, whatever the plan would call them today: a run is
     what its hash says, and another name would be another folder."""
 
@@ -258,13 +258,13 @@ class KeptNames:
         return {name: old for name, old in found.items() if old.lower() not in taken}
 
 
-def read_kept_names(folder: Path, plan_name: str) -> KeptNames:
+def read_stored_names(folder: Path, plan_name: str) -> StoredNames:
     """Of the plan of this name that was last run into the folder; nothing for a new folder."""
     paths = CampaignPaths(folder)
     candidates = (read_plan(path)[0] for path in (paths.plans / f"{plan_name}.json", paths.plan))
     stored = next((plan for plan in candidates if plan is not None and plan.name == plan_name), None)
     runs = [run for run in stored.runs if _FOLDER_NAME.fullmatch(run.run) and paths.run(run.run).folder.is_dir()] if stored else []
-    return KeptNames(
+    return StoredNames(
         labels={axis: label for run in runs for axis, label in run.labels.items() if _LABEL.fullmatch(label)},
         groups={run.group_key: run.group for run in runs if run.group_key and run.mode != SENTINEL and run.run.startswith(run.group)},
     )

@@ -128,12 +128,12 @@ class BaselinePart(StrictModel):
 # Not records.verdict.Criterion itself: one part may be a whole set (`ready`), what it leaves open has the metric's own default, which is
 # not the same as that value given, and its bounds are not in the metric's unit yet.
 class CriterionPart(StrictModel):
-    """One gate that the verdict rests on, or a ready set of them."""
+    """One gate that the verdict rests on, or a preset."""
 
     metric: str | None = None
     """What is looked at; `seatrial plan criteria` lists all metrics, with their units."""
     ready: str | None = None
-    """In place of a metric: a ready set of criteria by name, whose bounds and reasons are its own. `seatrial plan criteria` lists them."""
+    """In place of a metric: a criteria preset by name, with bounds and reasons of its own. `seatrial plan criteria` lists them."""
     scope: str | None = None
     """Where: `campaign`, `every_run`, `every_group` or `winner` (the recommended group where no winner is proven). Each metric has its own
     default."""
@@ -144,7 +144,7 @@ class CriterionPart(StrictModel):
     unit: str | None = Field(default=None, max_length=40)
     """Unit of the bounds: the metric's own, or one that converts to it exactly: `s` for `ms`, `GiB` for `MiB`, `pct` for a ratio."""
     group: str | None = None
-    """The group that is judged in place of the recommended one: for scope `winner`, and of a ready set for its criteria of that scope."""
+    """The group that is judged in place of the recommended one: for scope `winner`, and of a preset for its criteria of that scope."""
     baseline: BaselinePart | None = None
     """For metrics that compare: what with. The plan's `baseline` when left out, where that is one of its groups."""
     reason: str = ""
@@ -157,7 +157,7 @@ class Needs(StrictModel):
     campaign: str
     """Its output folder, relative to where seatrial is started."""
     ready: str | None = None
-    """The ready criteria that its verdict must rest on, such as `stage1_stability`; any verdict counts when left out."""
+    """The criteria preset that its verdict must rest on, such as `stage1_stability`; any verdict counts when left out."""
     plan: str | None = None
     """The plan file that runs it, relative to this file: the refusal names it."""
 

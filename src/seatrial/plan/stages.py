@@ -1,7 +1,7 @@
 """A plan of stages: campaigns and commands that are run one after the other, with one acceptance at the end.
 
 In: a file with the key `stages`. Out: a checked `StagedPlan`, and for each of its campaigns the file, the base and the overrides that
-`load_plan` takes. What needs several plans (runs that differ in length, ranks and what they profile) is no matrix: each stage is a
+`load_plan` takes. What needs several plans (runs that differ in length, ranks and what they profile) is not a matrix: each stage is a
 campaign with its own folder and verdict, or a command with its log.
 """
 

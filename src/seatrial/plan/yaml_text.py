@@ -2,7 +2,7 @@
 
 In: a path or a YAML text. Out: plain values and a `Location` for every key path, or a PlanError with file and line. Refused: tags that
 build objects, duplicate keys, merge keys, documents or aliases that unfold without bound, control characters, integers beyond 64 bits.
-Scalars follow the YAML 1.2 core schema rather than PyYAML's 1.1: `1e-3` is a number, `yes` is text, `100:200` is no time of day.
+Scalars follow the YAML 1.2 core schema rather than PyYAML's 1.1: `1e-3` is a number, `yes` is text, `100:200` is not a time of day.
 
 PyYAML rather than ruamel.yaml, which reads 1.2 and keeps lines too: both need a builder of our own, since neither bounds nesting and
 aliases, and PyYAML is installed with transformers anyway.

@@ -44,7 +44,7 @@ WARM_UP = warning(
 NOTHING = information(
     name="caches to fill",
     what="with --warm: whether a workload of the plan has caches that can be filled beforehand",
-    prevents="a wait for nothing",
+    prevents="a warm-up without effect",
     fix="leave --warm out",
 )
 WARM_CHECKS = (OPS, COMPILED, FLASH, WARM_UP, NOTHING)

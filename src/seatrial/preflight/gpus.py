@@ -181,8 +181,8 @@ GPU_CHECKS = (DRIVER, COUNT, VISIBLE, IDLE, POWER, THROTTLE, ECC, LINK, MODE, MI
 
 
 def judge_states(states: Sequence[GpuState], all_states: Sequence[GpuState], need: Need) -> Iterator[Check]:
-    free = [str(state.index) for state in all_states if not busy_with(state)]
-    yield _check_each(IDLE, states, busy_with, ok_text="idle", free=f"; free now: {', '.join(free)}" if free else "")
+    free = [str(state.index) for state in all_states if not gpu_users(state)]
+    yield _check_each(IDLE, states, gpu_users, ok_text="idle", free=f"; free now: {', '.join(free)}" if free else "")
     capped = _if_reported(states, "power_default_w", "none below the default")
     yield _check_each(POWER, states, _capped, ok_text=capped, default_w=_default_w(states))
     yield _check_each(THROTTLE, states, _slowed, ok_text=_if_reported(states, "throttle_reasons", "none"))
@@ -221,7 +221,7 @@ def _check_each(
     return definition.result(not bad, found or ok_text, ids=ids, free=free, default_w=default_w)
 
 
-def busy_with(state: GpuState) -> str:
+def gpu_users(state: GpuState) -> str:
     """Who or what is on a GPU; empty for an idle one."""
     others = [process for process in state.processes if not process.name.startswith("nvidia-cuda-mps")]
     if others:
@@ -271,7 +271,7 @@ def _unusable(state: GpuState, *, crowded: bool) -> str:
         return "compute is prohibited"
     if not (state.compute_mode or "").startswith("exclusive"):
         return ""
-    if state.processes and (who := busy_with(state)):
+    if state.processes and (who := gpu_users(state)):
         return f"{state.compute_mode}, and held by {who}"
     return f"{state.compute_mode}, and more ranks than GPUs are asked for" if crowded else ""
 

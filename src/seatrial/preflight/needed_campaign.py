@@ -37,7 +37,7 @@ MAX_NAMED = 3
 NEEDED = refusal(
     name="needed campaign {campaign}",
     what="that the campaign which the plan `needs` has passed, on this machine and software (GPUs, driver, packages, tuning variables)",
-    prevents="a gain of a few per cent that is the noise of a platform that was not accepted",
+    prevents="a small gain that is platform noise",
     fix="{fix}, or start anyway with " + OVERRIDE,
     in_docs={"fix": "run the plan that `needs` names first"},
 )

@@ -1,9 +1,8 @@
 """What jobs of place `slurm` need before the first is submitted: Slurm's programs, the partition and its nodes, a folder that nodes see.
 
 In: a `Need` with its `jobs`. Out: checks, each made from the login node; nothing is submitted. What only Slurm itself can judge (account,
-QOS, constraint, time limit) is asked by `sbatch --test-only`. Only where a new campaign's folder, or what its plan names, is on a file
-system that may or may not be shared does `look_from_nodes` start a task of a second, on as many free nodes as a job has or on one, to see
-whether it is there.
+QOS, constraint, time limit) is asked by `sbatch --test-only`. Where a new campaign's folder, or what its plan names, is on a file system
+that may not be shared, `check_paths_on_nodes` starts a task of a second on as many free nodes as a job has, or on one.
 """
 
 from __future__ import annotations
@@ -227,7 +226,7 @@ def _started_by_a_node(paths: CampaignPaths) -> str:
     return next((str(job.job_start.relative_to(paths.folder)) for job in jobs if job.job_script.exists() and job.job_start.exists()), "")
 
 
-def look_from_nodes(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
+def check_paths_on_nodes(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
     """`checks`, with the answer of the nodes that are free where it was unknown whether nodes have the output folder, and whether they have
     what the plan names. With no node free it stays unknown; a job may get other nodes than those."""
     if not need.jobs or any(check.refuses and not check.ok for check in checks):

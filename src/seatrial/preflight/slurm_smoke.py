@@ -248,7 +248,7 @@ def _check_folder(variable: str, nodes: Sequence[dict[str, Any]]) -> Check:
 def _discover(nodes: Sequence[dict[str, Any]], folder: Path) -> Check:
     """discovered_environment.json in the doctor's folder, and in what the nodes differ."""
     found = {str(node["host"]): node["environment"] for node in sorted(nodes, key=lambda node: str(node["host"]))}
-    differences = unlike_nodes(found)
+    differences = node_differences(found)
     path = CampaignPaths(folder).discovered
     try:
         write_json(path, {"written_t": time.time(), "nodes": found, "differences": differences})
@@ -259,7 +259,7 @@ def _discover(nodes: Sequence[dict[str, Any]], folder: Path) -> Check:
     return UNLIKE.result(not differences, f"{'; '.join(differences) or alike}; {where}", file=path.name)
 
 
-def unlike_nodes(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def node_differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """`memory: node1 503 GiB, node2 251 GiB`, by subject; addresses of interfaces are each node's own."""
     shown = {host: {**facts, "nics": _without_addresses(facts["nics"])} for host, facts in found.items()}
     subjects = dict.fromkeys(subject for facts in shown.values() for subject in facts)

@@ -89,7 +89,7 @@ class Cuda:
             if instead_of is None and stream is batch.stream and batch.size < LOSSES_PER_BATCH:
                 read = LossRead(batch, batch.size)
             else:
-                read = self._find_place(stream, instead_of)
+                read = self._find_slot(stream, instead_of)
                 batch = read.batch
             loss = value.detach() if value.requires_grad else value
             batch.row.places[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), True)
@@ -113,7 +113,7 @@ class Cuda:
         batch = read.batch
         return batch.values is not None or (batch.is_closed and self.has_passed(batch.row.event))
 
-    def _find_place(self, stream: Any, instead_of: LossRead | None) -> LossRead:
+    def _find_slot(self, stream: Any, instead_of: LossRead | None) -> LossRead:
         """The place of the loss that is replaced, or the next one in a batch on this stream."""
         batch = self._batch
         if instead_of is not None and instead_of.batch is batch and stream is batch.stream:

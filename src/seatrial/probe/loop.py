@@ -167,7 +167,7 @@ class Probe:
         """The value a setting has in effect on this machine, and why. `follows` names settings it may follow: groups that differ in one of
         them may differ in this one too, and are still compared; `attn=flash|sdpa` only where one of the two groups has such a value."""
         if self._writer is not None:
-            # One name alone is a common slip for a tuple of one.
+            # A bare string is a common mistake for a tuple of one.
             declared = ",".join([follows] if isinstance(follows, str) else follows)
             more = {"follows": declared} if declared else {}
             self._writer.put_event("effective", setting=setting, requested=requested, effective=effective, reason=reason, **more)

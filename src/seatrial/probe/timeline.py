@@ -46,7 +46,7 @@ class StepRecord:
 
 class Timeline:
     """The state of one loop. Every method is called from the training's thread; the heartbeat thread reads `where`, `newest` and
-    `remark`, and sets `halt_at`."""
+    `status_note`, and sets `halt_at`."""
 
     def __init__(
         self,
@@ -162,16 +162,16 @@ class Timeline:
                 self._read_marks(record)
         return tuple(self.newest)
 
-    def remark(self) -> str:
+    def status_note(self) -> str:
         """What a reader of heartbeats should know; empty when all is well."""
-        remarks = [f"loss is not finite since step {self.not_finite_step}"] if self.not_finite_step is not None else []
+        notes = [f"loss is not finite since step {self.not_finite_step}"] if self.not_finite_step is not None else []
         if self.cuda is not None and self.cuda.error:
-            remarks.append(self.cuda.error)
+            notes.append(self.cuda.error)
         if self.halted:
-            remarks.append(f"halted before step {self.ended_steps}")
+            notes.append(f"halted before step {self.ended_steps}")
         elif self.halt_at != math.inf and self.where != "done":
-            remarks.append(f"halting at step {self.halt_at}")
-        return "; ".join(remarks)
+            notes.append(f"halting at step {self.halt_at}")
+        return "; ".join(notes)
 
     def drain(self, timeout_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """Release every record; those that wait for the device get `timeout_s` together."""

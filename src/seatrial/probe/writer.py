@@ -113,7 +113,7 @@ class LineFile:
             meanwhile = "its measurements are being lost" if self.lost_lines else "its measurements are written to the fallback folder"
             log.warning("cannot write %s (%s): training continues, %s", self.path, self.last_error, meanwhile)
 
-    def remark(self, what: str) -> str:
+    def status_note(self, what: str) -> str:
         """What a reader of heartbeats should know about this file; empty when all is well."""
         if self.lost_lines:
             return f"{self.lost_lines} {what} lines lost: {self.last_error}"
@@ -176,7 +176,7 @@ class LoopState:
     phase: str
     newest: Sequence[StepRecord] = ()
     """The steps that ended last, in order."""
-    remark: str = ""
+    status_note: str = ""
 
 
 class HeartbeatThread:
@@ -252,7 +252,7 @@ def format_heartbeat(identity: Identity, state: LoopState, msg: str, ts: float, 
         identity.pid,
         identity.rank,
         last.step if last else None,
-        f"{msg}; {state.remark}" if state.remark else msg,
+        f"{msg}; {state.status_note}" if state.status_note else msg,
         state.phase,
         identity.attempt,
         identity.host,
@@ -409,6 +409,6 @@ class Writer:
             self.flush()
 
     def _loop_state(self) -> LoopState:
-        remarks = [remark for remark in (self.timeline.remark(), self._events.remark("event")) if remark]
+        notes = [note for note in (self.timeline.status_note(), self._events.status_note("event")) if note]
         # A copy, which no step can change while the median is taken.
-        return LoopState(phase=self.timeline.where, newest=self.timeline.newest.copy(), remark="; ".join(remarks))
+        return LoopState(phase=self.timeline.where, newest=self.timeline.newest.copy(), status_note="; ".join(notes))

@@ -5,7 +5,7 @@ folder of a later version can still be read. A value that is not of its field's 
 must not pass as a measurement.
 
 Not msgspec: it accepts NaN, infinities and integers beyond 64 bits, which tables cannot hold, and it turns 2 into 2.0 for a float, so that
-files would not be rewritten byte for byte. With hooks for these it is no shorter, and agents on every host would have to load it.
+files would not be rewritten byte for byte. With hooks for these it is not shorter, and agents on every host would have to load it.
 """
 
 from __future__ import annotations

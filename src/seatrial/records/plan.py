@@ -341,7 +341,7 @@ class NeededCampaign:
     campaign: str
     """Its output folder."""
     ready: str = ""
-    """The ready criteria that its verdict must rest on; empty for any."""
+    """The criteria preset that its verdict must rest on; empty for any."""
     plan: str = ""
     """The plan file that runs it, for the message; empty where none is named."""
     enforced: bool = True

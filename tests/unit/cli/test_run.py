@@ -295,11 +295,11 @@ def test_the_view_gets_the_heartbeat_that_was_requested(ends: dict[str, Any]) ->
     assert asked == [5.0]
 
 
-@pytest.mark.parametrize(("rank", "does"), [(0, "execute"), (1, "take_part")])
+@pytest.mark.parametrize(("rank", "does"), [(0, "execute"), (1, "run_client_node")])
 def test_a_command_does_its_nodes_part(tmp_path: Path, rank: int, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, ThisNode | None]] = []
     monkeypatch.setattr(run, "execute", lambda plan, how, here: done.append(("execute", here)) or 7)
-    monkeypatch.setattr("seatrial.cli.pernode.take_part", lambda plan, here, **how: done.append(("take_part", here)) or 7)
+    monkeypatch.setattr("seatrial.cli.pernode.run_client_node", lambda plan, here, **how: done.append(("run_client_node", here)) or 7)
     node = NodeOptions(rank=rank, address="head", port=29500)
     assert execute_on_this_node(small_plan(tmp_path, kind="pernode", nodes=2), node, RunOptions(yes=True)) == 7
     assert done == [(does, ThisNode(rank=rank, nodes=2, address="head", port=29500))]

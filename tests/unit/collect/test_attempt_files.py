@@ -15,7 +15,7 @@ from seatrial.collect.attempt_files import read_environment, recover_files, reco
 from seatrial.collect.logs.bounded_lines import bounded_lines, line_blocks, lines_with
 from seatrial.core import fallback
 from seatrial.core.durable_writes import write_json_durably
-from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, keep_file
+from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, spill_file
 from seatrial.core.files import write_json
 from seatrial.core.monotonic import longest_non_decreasing
 from seatrial.core.paths import AttemptPaths, RunPaths
@@ -173,7 +173,7 @@ def attempt_folder(out: Path) -> Path:
 
 
 def keep(path: Path, data: bytes) -> None:
-    assert fallback.keep_bytes(path, data, FULL, 0o644)
+    assert fallback.spill_bytes(path, data, FULL, 0o644)
 
 
 def test_lines_of_an_attempt_are_merged_back_and_reported(attempt_folder: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_removed_fallback_entry_is_reported_as_gone(attempt_folder: Path) -> N
 def test_a_whole_file_that_was_rewritten_needs_no_caution(attempt_folder: Path) -> None:
     path = attempt_folder / "outcome.json"
     path.mkdir()
-    assert keep_file(path, b"{}", "bad")
+    assert spill_file(path, b"{}", "bad")
     assert [one.merged for one in recover_files(attempt_folder)] == [False]
     path.rmdir()
     assert write_json_durably(path, {"outcome": "ok"})

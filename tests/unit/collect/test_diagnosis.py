@@ -382,7 +382,7 @@ def test_steps_after_a_good_end_take_it_back() -> None:
     lines = [*steps(0, 39), "Training complete.", "Stage 2: finetuning", *steps(0, 6)]
     assert read(lines).outcome is None
     assert read([*lines, "Training complete."]).outcome is Outcome.OK
-    assert [read([*lines[:41], *steps(0, last)]).outcome for last in (0, 1)] == [Outcome.OK, None], "two steps have begun anew"
+    assert [read([*lines[:41], *steps(0, last)]).outcome for last in (0, 1)] == [Outcome.OK, None], "two steps are a restart"
     bar = [f"epoch 2:  {at}0%|█    | {at}0/100 [00:01<00:09, 9.00it/s]" for at in (1, 2)]
     assert read([*lines[:41], *bar]).outcome is Outcome.OK, "a bar may be drawn twice, of an upload"
 

@@ -24,14 +24,14 @@ from seatrial.core.durable_writes import AppendFile, append_line_durably, write_
 from seatrial.core.fallback import (
     FALLBACK_DIR,
     Recovered,
-    discard_kept_lines,
+    discard_spilled_lines,
     fallback_entry,
     fallback_folders,
     find_identity,
     identify_campaign,
-    keep_file,
     merge_fallback,
     merge_file,
+    spill_file,
 )
 from seatrial.core.files import PRIVATE, read_json
 
@@ -69,7 +69,7 @@ def kept_lines(home: Path, *lines: bytes, before: bytes = b"before\n") -> Path:
     """A file with lines in the fallback folder, as left by a writer that has gone."""
     target = home / "a.jsonl"
     target.write_bytes(before)
-    assert fallback.keep_bytes(target, b"".join(lines), FULL, 0o644)
+    assert fallback.spill_bytes(target, b"".join(lines), FULL, 0o644)
     return target
 
 
@@ -229,15 +229,15 @@ def test_when_the_first_folder_fills_up_the_second_is_used_and_order_is_kept(
 ) -> None:
     target, folders = home / "a.jsonl", [tmp_path / "first", tmp_path / "second"]
     monkeypatch.setattr(fallback, "fallback_folders", lambda: folders)
-    assert fallback.keep_bytes(target, b"one\n", FULL, 0o644)
+    assert fallback.spill_bytes(target, b"one\n", FULL, 0o644)
     # A folder in the entry's place, while the second is begun: it cannot be written.
     first = fallback.entry_path(folders[0], target, fallback.APPEND)
     first.rename(tmp_path / "kept")
     first.mkdir()
-    assert fallback.keep_bytes(target, b"two\n", FULL, 0o644)
+    assert fallback.spill_bytes(target, b"two\n", FULL, 0o644)
     first.rmdir()
     (tmp_path / "kept").rename(first)
-    assert fallback.keep_bytes(target, b"three\n", FULL, 0o644)
+    assert fallback.spill_bytes(target, b"three\n", FULL, 0o644)
     assert [one.merged for one in merge_fallback(home)] == [True, True]
     assert target.read_bytes() == b"one\ntwo\nthree\n"
 
@@ -246,8 +246,8 @@ def test_memory_is_not_filled_without_bound(home: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(fallback, "MEMORY_DISK", tmp_path)
     monkeypatch.setattr(fallback, "MAX_BYTES_IN_MEMORY", 1000)
     monkeypatch.setenv(FALLBACK_DIR, str(tmp_path / "m"))
-    assert fallback.keep_bytes(home / "a", b"x" * 500, FULL, 0o644)
-    assert not fallback.keep_bytes(home / "a", b"x" * 600, FULL, 0o644)
+    assert fallback.spill_bytes(home / "a", b"x" * 500, FULL, 0o644)
+    assert not fallback.spill_bytes(home / "a", b"x" * 600, FULL, 0o644)
 
 
 def test_a_forked_child_writes_nothing(home: Path) -> None:
@@ -368,7 +368,7 @@ def test_many_merges_at_once_merge_once(home: Path) -> None:
 
 def test_a_folder_that_was_moved_gets_its_lines(home: Path, tmp_path: Path) -> None:
     kept_lines(home, b"one\n")
-    assert fallback.keep_bytes(home / "attempt-1" / "new.jsonl", b"two\n", FULL, 0o644)
+    assert fallback.spill_bytes(home / "attempt-1" / "new.jsonl", b"two\n", FULL, 0o644)
     home.rename(tmp_path / "moved")
     stays = merge_fallback(home)
     assert [(one.file, one.merged) for one in stays] == [("a.jsonl", False), ("attempt-1/new.jsonl", False)]
@@ -387,7 +387,7 @@ def test_another_file_under_the_same_name_is_left_alone(home: Path, content: byt
         target.write_bytes(content)
     assert [one.merged for one in merge_fallback(home)] == [False]
     assert target.exists() == (content is not None) and (content is None or target.read_bytes() == content)
-    discard_kept_lines(target)
+    discard_spilled_lines(target)
     assert merge_fallback(home) == []
 
 
@@ -406,14 +406,14 @@ def test_nothing_of_a_removed_campaign_gets_into_the_next_one_under_its_name(hom
     if held:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(held)
-    assert fallback.keep_bytes(target, b"of the old one\n", FULL, PRIVATE) and fallback.keep_file(home / "plan.json", b"old", FULL)
+    assert fallback.spill_bytes(target, b"of the old one\n", FULL, PRIVATE) and fallback.spill_file(home / "plan.json", b"old", FULL)
     old = fallback_entry(target)
     begin_campaign(home)
     if held:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(held)
     assert fallback_entry(target) is None, "observers would read it as the new run's own"
-    assert fallback.keep_bytes(target, b"of the new one\n", FULL, PRIVATE)
+    assert fallback.spill_bytes(target, b"of the new one\n", FULL, PRIVATE)
     found = merge_fallback(home)
     assert [(one.file, one.merged) for one in found if not one.foreign] == [(file, True)]
     assert {one.file for one in found if one.foreign and not one.merged} == {file, "plan.json"}
@@ -446,7 +446,7 @@ def test_the_identity_is_known_when_its_disk_answers_no_more(home: Path, disk: D
     open_on_disk = fallback.open_file
     with monkeypatch.context() as failing:
         failing.setattr(fallback, "open_file", open_but_the_identity)
-        assert writer.append(b"1\n") and fallback.keep_file(home / "outcome.json", b"{}", "bad")
+        assert writer.append(b"1\n") and fallback.spill_file(home / "outcome.json", b"{}", "bad")
     disk.mend()
     assert [(one.file, one.merged) for one in merge_fallback(home)] == [("a.jsonl", True), ("outcome.json", True)]
     assert disk.target.read_bytes() == b"0\n1\n"
@@ -457,7 +457,7 @@ def test_lines_that_an_earlier_version_kept_are_merged_only_into_the_very_folder
     home: Path, adopted: bool, same_folder: bool, merged: bool
 ) -> None:
     target = home / "mb8_r1" / "a.jsonl"
-    assert fallback.keep_bytes(target, b"one\n", FULL, PRIVATE)
+    assert fallback.spill_bytes(target, b"one\n", FULL, PRIVATE)
     entry = fallback_entry(target)
     assert entry is not None
     first, rest = entry.read_bytes().split(b"\n", 1)
@@ -523,7 +523,7 @@ def test_an_entry_that_is_merged_while_its_writer_waits_for_the_lock_is_begun_ag
         real_lock(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", lock_after_a_merge)
-    assert fallback.keep_bytes(target, b"two\n", FULL, 0o644)
+    assert fallback.spill_bytes(target, b"two\n", FULL, 0o644)
     merge_fallback(home)
     assert target.read_bytes() == b"before\none\ntwo\n"
 
@@ -533,14 +533,14 @@ def test_a_header_cut_short_by_a_kill_is_written_again(home: Path) -> None:
     entry = fallback_entry(target)
     assert entry
     entry.write_bytes(entry.read_bytes()[:20])
-    assert fallback.keep_bytes(target, b"two\n", FULL, 0o644)
+    assert fallback.spill_bytes(target, b"two\n", FULL, 0o644)
     merge_fallback(home)
     assert target.read_bytes() == b"before\ntwo\n"
 
 
 def test_a_target_that_cannot_be_written_keeps_its_lines_and_others_are_merged(home: Path) -> None:
     target, other = home / "deep" / "a.jsonl", home / "b.jsonl"
-    assert fallback.keep_bytes(target, b"one\n", FULL, PRIVATE) and fallback.keep_bytes(other, b"other\n", FULL, PRIVATE)
+    assert fallback.spill_bytes(target, b"one\n", FULL, PRIVATE) and fallback.spill_bytes(other, b"other\n", FULL, PRIVATE)
     target.mkdir(parents=True)
     assert not merge_file(target)
     merged, stays = sorted(merge_fallback(home), key=lambda one: one.file)
@@ -553,7 +553,7 @@ def test_a_target_that_cannot_be_written_keeps_its_lines_and_others_are_merged(h
 
 def test_a_whole_file_is_put_in_its_place(home: Path) -> None:
     path = home / "attempt-1" / "outcome.json"
-    assert keep_file(path, b"old", "bad") and keep_file(path, b"new", "bad", 0o600)
+    assert spill_file(path, b"old", "bad") and spill_file(path, b"new", "bad", 0o600)
     assert [(one.file, one.bytes, one.error, one.merged) for one in merge_fallback(home)] == [("attempt-1/outcome.json", 3, "bad", True)]
     assert path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [child.name for child in path.parent.iterdir()] == ["outcome.json"] and merge_fallback(home) == []
@@ -563,7 +563,7 @@ def test_a_whole_file_is_put_in_its_place(home: Path) -> None:
 def test_a_kept_file_replaces_an_older_one_and_no_newer_one(home: Path, later: str, holds: bytes) -> None:
     path = home / "outcome.json"
     path.write_bytes(b"old")
-    assert keep_file(path, b"kept", "bad")
+    assert spill_file(path, b"kept", "bad")
     if later == "replaced":
         path.unlink()
     if later != "nothing":

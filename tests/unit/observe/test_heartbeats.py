@@ -159,14 +159,14 @@ def test_heartbeats_that_a_failing_disk_sent_elsewhere_are_found(
     attempt.heartbeat(2).write_bytes(line())
     heartbeats = HeartbeatReader(attempt, monotonic=lambda: now[0])
     heartbeats.read()
-    assert fallback.keep_bytes(fallback.real(attempt.heartbeat(2)), line(step=50), "No space left on device", 0o644)
+    assert fallback.spill_bytes(fallback.real(attempt.heartbeat(2)), line(step=50), "No space left on device", 0o644)
     steps = []
     for now[0] in (1.0, 9.0, 10.0):
         (heartbeat,) = heartbeats.read()
         steps.append(heartbeat.step)
     assert steps == [41, 50, 50]
     before = heartbeat.file_bytes
-    assert fallback.keep_bytes(fallback.real(attempt.heartbeat(2)), line(step=50), "No space left on device", 0o644)
+    assert fallback.spill_bytes(fallback.real(attempt.heartbeat(2)), line(step=50), "No space left on device", 0o644)
     (heartbeat,) = heartbeats.read()
     assert heartbeat.file_bytes > before
 

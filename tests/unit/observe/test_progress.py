@@ -135,7 +135,7 @@ def test_output_that_a_failing_disk_sent_elsewhere_is_output(tmp_path: Path, mon
     say(paths, "loading\n", t=1.0)
     reader = ProgressReader(spec(), paths)
     before = reader.read().output_bytes
-    assert fallback.keep_bytes(fallback.real(paths.launcher_log), b"more\n", "Input/output error", 0o644)
+    assert fallback.spill_bytes(fallback.real(paths.launcher_log), b"more\n", "Input/output error", 0o644)
     assert reader.read().output_bytes > before
 
 

@@ -1,4 +1,4 @@
-"""Criteria of a plan: ready sets, checks, units, baselines, and those that cannot pass."""
+"""Criteria of a plan: presets, checks, units, baselines, and those that cannot pass."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ WRONG = {
     "{metric: speedup_pct}": "criteria[0]: speedup_pct needs a bound: add at_most or at_least",
     "{at_least: 8}": "criteria[0]: names neither `metric` nor `ready`",
     "{metric: stable, ready: sft_smoke}": "criteria[0]: names both `metric` and `ready`",
-    "{ready: stage1_stabilty}": "criteria[0].ready: no ready criteria are called 'stage1_stabilty'; did you mean 'stage1_stability'?",
+    "{ready: stage1_stabilty}": "criteria[0].ready: no criteria preset is called 'stage1_stabilty'; did you mean 'stage1_stability'?",
     "{ready: stage1_stability, baseline: mb8}": "criteria[0].baseline: stage1_stability is compared with a bound, not with a baseline",
     "{ready: sft_smoke, at_most: 0}": "criteria[0].at_most: belongs to the criteria of sft_smoke themselves",
 }

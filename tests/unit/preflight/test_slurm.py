@@ -68,7 +68,7 @@ def test_a_node_answers_whether_it_sees_the_folder_and_what_the_plan_names(
         assert others == [str(tmp_path), str(tmp_path / "train.py"), "/opt/python"]
         return answer
 
-    check, needed = slurm.look_from_nodes(need, [unknown], call)
+    check, needed = slurm.check_paths_on_nodes(need, [unknown], call)
     assert (check.ok, found in check.found) == (ok, True)
     assert check.refuses == needed.refuses == (found != "unknown whether") and "--partition=gpu" in asked[0]
     assert (needed.ok, files[1] in needed.found) == (files[0], True), needed.found
@@ -77,10 +77,10 @@ def test_a_node_answers_whether_it_sees_the_folder_and_what_the_plan_names(
     known = slurm.VISIBLE.result(True, "nfs4")
     container = ContainerSpec(image="i", mounts=(), workdir="", python="")
     image = replace(run, place=replace(place, slurm=SlurmSpec(container=container)))
-    assert slurm.look_from_nodes(replace(need, whole_runs=(image,)), [known], call) == [known]
+    assert slurm.check_paths_on_nodes(replace(need, whole_runs=(image,)), [known], call) == [known]
     monkeypatch.setattr(host, "file_system_and_mount", lambda path: ("nfs4", "/"))
     here = replace(run, place=replace(place, python=""))
-    assert slurm.look_from_nodes(replace(need, whole_runs=(here,)), [known], call) == [known] and len(asked) == 1
+    assert slurm.check_paths_on_nodes(replace(need, whole_runs=(here,)), [known], call) == [known] and len(asked) == 1
 
 
 def test_the_task_on_a_node_says_what_is_not_there(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_as_many_nodes_are_asked_as_a_job_has(
         is_free = f"--nodes={free}" in argv
         return Answer(returncode=0, stdout=stdout) if is_free else Answer(returncode=1, stderr="srun: error: Unable to allocate resources")
 
-    (needed,) = slurm.look_from_nodes(need, [], call)
+    (needed,) = slurm.check_paths_on_nodes(need, [], call)
     assert needed.ok == ok and needed.found.startswith(found), needed.found
 
 

@@ -165,7 +165,7 @@ def test_an_error_of_the_device_is_left_to_the_training(loop):
     loop.step(loss=1.0)
     loop.timeline.drain(1.0)
     assert loop.fwd_ms() == [None, None]
-    assert loop.timeline.remark().endswith(": CUDA error: an illegal memory access was encountered")
+    assert loop.timeline.status_note().endswith(": CUDA error: an illegal memory access was encountered")
 
 
 def test_sync_takes_wall_time_between_synchronised_borders_on_every_step(clock):

@@ -126,7 +126,7 @@ def test_lines_on_a_full_disk_go_to_the_fallback_and_are_merged_back(tmp_path, f
         file.write(["c"])
     file.close()
     assert file.lost_lines == 0
-    assert NO_SPACE in file.remark("event")
+    assert NO_SPACE in file.status_note("event")
     assert [record.getMessage().count("fallback folder") for record in caplog.records] == [1], "logged once"
     full.unlink()
     (merged,) = merge_fallback(tmp_path)
@@ -141,8 +141,8 @@ def test_without_a_fallback_lines_are_lost_counted_and_logged_once(full, caplog)
         file.write(["a", "b"])
         file.write(["c"])
     assert file.lost_lines == 3
-    assert file.remark("event").startswith("3 event lines lost")
-    assert NO_SPACE in file.remark("event")
+    assert file.status_note("event").startswith("3 event lines lost")
+    assert NO_SPACE in file.status_note("event")
     assert len(caplog.records) == 1
     assert "training continues, its measurements are being lost" in caplog.text
 

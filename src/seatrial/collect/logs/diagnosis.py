@@ -135,8 +135,8 @@ class LogReader:
         if found is not None:
             return found
         after_effect = self._after_effect()
-        if self._scan.survived and self._survived_counts(exit_code, after_effect):
-            return self._from_evidence(self._scan.survived.decisive)
+        if self._scan.recovered_from and self._recovered_counts(exit_code, after_effect):
+            return self._from_evidence(self._scan.recovered_from.decisive)
         if after_effect is None:
             return None
         # Neither the code of an exception, nor of a signal as Python or a shell reports it: the script itself chose it.
@@ -156,9 +156,9 @@ class LogReader:
         return first if first is not None and first.sign is not None and first.sign.cause is Cause.SCHEDULER else None
 
     def _root_cause(self, found: Sequence[FoundSigns]) -> Diagnosis | None:
-        outranking = earliest(one.outranking for one in found)
-        if outranking is not None:
-            return self._from_evidence(outranking)
+        higher_priority = earliest(one.higher_priority for one in found)
+        if higher_priority is not None:
+            return self._from_evidence(higher_priority)
         # Ranks that wait in vain for one to join: its own error, in another file or behind another prefix, is the cause.
         for some in ([one for one in found if not one.waited_for_peer], found):
             first = self._first_of(earliest(one.sign for one in some), [one.chain for one in some if one.chain])
@@ -168,7 +168,7 @@ class LogReader:
 
     def _doubtful_cause(self) -> Diagnosis | None:
         found = list(self._scan.found())
-        return self._first_of(earliest(one.doubtful_sign for one in found), [one.doubtful_chain for one in found if one.doubtful_chain])
+        return self._first_of(earliest(one.weak_sign for one in found), [one.weak_chain for one in found if one.weak_chain])
 
     def _first_of(self, sign: LogEvidence | None, chains: Sequence[ExceptionChain]) -> Diagnosis | None:
         chain = min(chains, key=lambda one: one.first.at, default=None)
@@ -213,12 +213,12 @@ class LogReader:
         found = list(self._scan.found())
         return earliest(one.after_effect for one in found) or earliest(one.echo for one in found)
 
-    def _survived_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
+    def _recovered_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
         """Python exits with 1 after an exception, and there is no other; or steps came after it and yet it is the cause: the launcher names
         that very rank, or they were steps of ranks that did not know yet, or of another rank's file behind that of the first."""
-        if self._scan.survived is None:
+        if self._scan.recovered_from is None:
             return False
-        raised = self._scan.survived.decisive
+        raised = self._scan.recovered_from.decisive
         return self._is_reported(raised) or (exit_code == RAISED if after_effect is None else self._is_in_another_file(raised))
 
     def _is_reported(self, raised: LogEvidence) -> bool:
@@ -233,7 +233,7 @@ class LogReader:
         return code == RAISED or (report.step is not None and raised.step is not None and report.step - raised.step <= STEPS_ALONE)
 
     def _is_in_another_file(self, raised: LogEvidence) -> bool:
-        """Files of several ranks were put into one: the numbers begin anew, get no further, and no line reports a restart."""
+        """Files of several ranks were put into one: the numbers restart, get no further, and no line reports a restart."""
         fell_back_at = self._scan.fell_back_at.get(raised.source, 0)
         restarted_at = max(self._scan.restart_at.get(raised.source, 0), self._scan.relaunched_at.get(raised.source, 0))
         if raised.rank is not None or raised.step is None or fell_back_at < raised.at or restarted_at > raised.at:
@@ -249,7 +249,7 @@ class LogReader:
             rank = self._reported_rank()
         noticed_by = None
         if entry.after_effect and entry.id != "monitored_barrier" and not FAILED_BY_LAUNCHER.search(evidence.text):
-            # Whoever prints it only waited for another one, or was ended.
+            # A rank that prints it only waited for another one, or was ended.
             rank, noticed_by = None, rank
         entry = self._crash_entry(entry)
         return replace(
@@ -294,7 +294,7 @@ class LogReader:
         if exit_code is None:
             return self._unexplained(general(Cause.UNKNOWN), NO_CAUSE)
         if exit_code == 0:
-            # Who asks knows the exit code, and has doubts because of these lines.
+            # The caller knows the exit code and doubts it because of these lines.
             errors = self._error_lines()
             return replace(_diagnosis(_exit_code_entry(exit_code), errors[0] if errors else "the log shows no cause"), telling=errors)
         entry = of_exit_code(exit_code)
@@ -332,7 +332,7 @@ class LogReader:
 
     def _error_lines(self) -> tuple[str, ...]:
         recent = [text for found in self._scan.found() for text in found.errors]
-        return error_lines(recent or self._scan.survived_errors)
+        return error_lines(recent or self._scan.recovered_errors)
 
     def _informative_lines(self) -> list[PrefixedLine]:
         """The last lines but those about lost peers, the launcher's own and what Python ignores."""

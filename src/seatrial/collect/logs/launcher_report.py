@@ -117,7 +117,7 @@ class LauncherReport:
     def has_new_steps(self) -> bool:
         """A launcher reports when all its processes are gone: who takes steps after that was started again, or is another program. Steps
         that only go on from those before it may be lines of other ranks that arrive late."""
-        is_new = self.step_before is None or self.began_anew or not self.numbers
+        is_new = self.step_before is None or self.has_restarted or not self.numbers
         return is_new and max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
 
     @property
@@ -126,7 +126,7 @@ class LauncherReport:
         return self.has_new_steps and max(self.numbers, default=self.step_before or 0) >= (self.step_before or 0)
 
     @property
-    def began_anew(self) -> bool:
+    def has_restarted(self) -> bool:
         return self.step_before is not None and min(self.numbers, default=self.step_before) < self.step_before
 
 

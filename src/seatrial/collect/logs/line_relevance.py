@@ -91,7 +91,7 @@ class Weight(enum.IntEnum):
 
     IGNORED = 0
     """An exception that Python ignores."""
-    DOUBTFUL = 1
+    WEAK = 1
     """A thread's: it may have died without harm."""
     FULL = 2
 
@@ -143,7 +143,7 @@ class Block:
 def block_begun_by(text: str) -> Block | None:
     if IGNORED.match(text):
         return Block(Weight.IGNORED)
-    return Block(Weight.DOUBTFUL) if IN_THREAD.match(text) else None
+    return Block(Weight.WEAK) if IN_THREAD.match(text) else None
 
 
 def is_warning(prefix: str, text: str) -> bool:
@@ -204,11 +204,11 @@ class ExceptionChain:
 class FoundSigns:
     """The first of each kind that one source printed between two of its steps."""
 
-    outranking: LogEvidence | None = None
+    higher_priority: LogEvidence | None = None
     sign: LogEvidence | None = None
     chain: ExceptionChain | None = None
-    doubtful_sign: LogEvidence | None = None
-    doubtful_chain: ExceptionChain | None = None
+    weak_sign: LogEvidence | None = None
+    weak_chain: ExceptionChain | None = None
     after_effect: LogEvidence | None = None
     echo: LogEvidence | None = None
     raised_effect: LogEvidence | None = None
@@ -225,7 +225,7 @@ class FoundSigns:
 class LogSource:
     """One rank, host or file, as far as the prefixes distinguish them."""
 
-    steps_to_survive: int
+    steps_to_recover: int
     recent: list[FoundSigns] = field(default_factory=lambda: [FoundSigns()])
     """Since its last steps, oldest first; what is older was survived."""
     is_empty: bool = True
@@ -261,8 +261,8 @@ class LogSource:
         if self.is_empty:
             return ()
         self.recent.append(FoundSigns())
-        gone = tuple(self.recent[: -self.steps_to_survive])
-        self.recent = self.recent[-self.steps_to_survive :]
+        gone = tuple(self.recent[: -self.steps_to_recover])
+        self.recent = self.recent[-self.steps_to_recover :]
         self.is_empty = all(found == FoundSigns() for found in self.recent)
         return gone
 

@@ -45,7 +45,7 @@ LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
 # Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
 INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
-# Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.
+# Lines after a traceback that do not show that the run went on: what is printed at exit, and by libraries that log everything.
 AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
 # Causes of which a shell or a scheduler prints that a process is gone: no noise, though other ranks may have made it end.
 PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
@@ -56,7 +56,7 @@ TRAINING_STOPPED = (*PROCESS_ENDED, Cause.COLLECTIVE_TIMEOUT, Cause.NAN, Cause.G
 # Causes of a program that did not begin to run: a later stage's, where training is over.
 NOT_STARTED = (Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.BAD_ARGUMENT, Cause.PERMISSION)
 ENDED_BY_SIGNAL = re.compile(r": line \d+: +\d+ (?:Terminated|Hangup|Aborted)\b")
-# Who prints this went on: the code is that of another program than the training.
+# A program that prints this went on: the exit code is another program's.
 WITHOUT_HARM = re.compile(r"\b(?:ignor(?:ed|ing)|harmless|non-fatal)\b", re.IGNORECASE)
 EPOCH = re.compile(r"\bepoch\b[^\w,]{0,6}(\d{1,9})\b.{0,40}\bloss\b", re.IGNORECASE)
 # Bars of things that come after a training, where nobody knows their length.
@@ -64,13 +64,13 @@ AFTER_TRAINING = re.compile(r"^\W{0,3}(?:eval|valid|test|predict|generat|sampl|u
 # `step 12/100`, `Iter [12/100]`, and Megatron's `iteration  12/  100 |`.
 STEP_OF = re.compile(r"\b(?:step|iter|iteration)s?\b[^\w,]{0,12}?(\d{1,12})\s{0,6}/\s{0,12}(\d{1,12})\b(?![./]\d)", re.IGNORECASE)
 EARLY_STOP = re.compile(r"\bearly[ _-]?stop", re.IGNORECASE)
-# Steps that began anew, instead of the length of a bar.
+# Steps that restarted, instead of the length of a bar.
 BEGUN = "steps"
 STEPS_BEGUN = 2
 
 
 def _progress_of_training(text: str, step_before: int | None) -> tuple[str, str] | None:
-    """How far a line says that a training is, and of what: the length of a bar, epochs, or steps that began anew."""
+    """How far a line says that a training is, and of what: the length of a bar, epochs, or steps that restarted."""
     if (bar := progress(text)) is not None:
         return bar if bar[1] or not AFTER_TRAINING.search(text) else None
     if (epoch := EPOCH.search(text)) and is_step(text):
@@ -97,7 +97,7 @@ def _unless_full(drawn: Sequence[tuple[int, int]], *, is_bar: bool) -> tuple[int
 
 
 class LogEnd:
-    """What is at the end of a log. More lines may follow: it is asked anew."""
+    """What is at the end of a log. More lines may follow: it is asked again."""
 
     def __init__(self, scan: LogScan) -> None:
         self._scan = scan
@@ -182,7 +182,7 @@ class LogEnd:
         return (end for end in ends if (self.good_end_at or 0) < end.at or not self._went_on_after(end))
 
     def _stage_is_cut(self, end: LogEvidence) -> bool:
-        """Whether the log ends, after `end`, in a progress bar that moved and is not full, in epochs, or in steps that began anew."""
+        """Whether the log ends, after `end`, in a progress bar that moved and is not full, in epochs, or in steps that restarted."""
         drawn: dict[str, set[str]] = {}
         last: tuple[str, str] | None = None
         for at, source, _, line in self._scan.tail:
@@ -220,7 +220,7 @@ class LogEnd:
 
     def _ends_with(self, evidence: LogEvidence | None) -> bool:
         """Whether it is the last that its process printed, and the job was not started again."""
-        return evidence is not None and self._is_last(evidence) and not self._began_anew_after(evidence)
+        return evidence is not None and self._is_last(evidence) and not self._restarted_after(evidence)
 
     def open_traceback(self) -> LogEvidence | None:
         """The traceback that the log ends in, without its last line."""
@@ -239,7 +239,7 @@ class LogEnd:
         numbers = {number for text in texts if (number := step_number(text)) is not None}
         return max(len(numbers), sum("'loss'" in text for text in texts))
 
-    def _began_anew_after(self, evidence: LogEvidence) -> bool:
+    def _restarted_after(self, evidence: LogEvidence) -> bool:
         """Whether the job was started again after it: others took steps that are counted from the beginning; or from a checkpoint, and got
         further than before, which late lines of others do not."""
         if self._num_steps_after(evidence) < STEPS_OF_OTHERS:
@@ -249,8 +249,8 @@ class LogEnd:
         return resumed or self._scan.fell_back_at.get(evidence.source, 0) > evidence.at
 
     def _sign_at_end(self) -> bool:
-        """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
-        shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and not self._began_anew_after(sign)]
+        """Whether the log ends with the sign of a failure that is not an exception: a usage message, a scheduler's or the kernel's line."""
+        shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and not self._restarted_after(sign)]
         signs = [one for one in shown if one.sign and (not one.sign.after_effect or one.sign.cause in PROCESS_ENDED)]
         return any(self.good_end_at is None and self._is_last(sign) for sign in signs)
 
@@ -298,7 +298,7 @@ class LogEnd:
         shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and sign.sign]
         ended = [sign for sign in shown if sign.sign and sign.sign.cause in PROCESS_ENDED]
         fatal = [sign for sign in shown if sign.sign and sign.sign.cause in TRAINING_STOPPED and not self._went_on_after(sign)]
-        return any(not self._began_anew_after(sign) and shape(sign.text) not in self._scan.survived_shapes for sign in (*ended, *fatal))
+        return any(not self._restarted_after(sign) and shape(sign.text) not in self._scan.recovered_shapes for sign in (*ended, *fatal))
 
     def _went_on_after(self, evidence: LogEvidence) -> bool:
         """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them. What ended a
@@ -324,10 +324,10 @@ class LogEnd:
         ]
 
     def _is_past(self, evidence: LogEvidence | None) -> bool:
-        return evidence is not None and (self._went_on_after(evidence) or self._began_anew_after(evidence))
+        return evidence is not None and (self._went_on_after(evidence) or self._restarted_after(evidence))
 
     def _serious(self, found: FoundSigns) -> LogEvidence | None:
-        shown = (one for one in (found.sign, found.outranking, found.after_effect) if one is not None and not one.is_logged)
+        shown = (one for one in (found.sign, found.higher_priority, found.after_effect) if one is not None and not one.is_logged)
         serious = next(shown, None)
         return None if serious is None or self._num_steps_after(serious) >= STEPS_OF_OTHERS else serious
 
@@ -337,15 +337,15 @@ class LogEnd:
         return all(self._may_end_well_after(end) or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
 
     def _may_end_well_after(self, end: LogEvidence) -> bool:
-        """Whether a line that says that training is over came after it. Of two files nobody knows the order, and another rank's says
-        nothing about this one."""
+        """Whether a line that says that training is over came after it. The order of two files is unknown, and another rank's
+        file says nothing about this one."""
         good_at, good = self.good_end_at, self._scan.good_end
         if good_at is None or good is None:
             return False
         return good_at > end.at if good.source == end.source else end.rank is None or not end.is_uncaught
 
     def _failed_before_interrupt(self) -> bool:
-        """Whether a rank had failed already: somebody ended the others, which were waiting for it."""
+        """Whether a rank had failed already: the others, which were waiting for it, were ended."""
         shown = ((one.chain.first if one.chain else None, one.sign) for one in self._scan.found())
         before = [one for pair in shown for one in pair if one is not None and one.at < self._scan.interrupted_at]
         return any(not self._went_on_after(one) for one in before)

@@ -82,7 +82,7 @@ LONGEST_LINE = 8192
 TAIL_LINES = 2000
 """The last lines are kept as they are: for the lines to show where there is no cause, and to see what came after a traceback."""
 TAIL_BYTES = 400_000
-MAX_SURVIVED = 1000
+MAX_RECOVERED = 1000
 MAX_SOURCES = 5000
 """Ranks and files tracked separately; any beyond count as one."""
 LONGEST_EVIDENCE = 1000
@@ -145,9 +145,9 @@ class LogScan:
         self._slow_until = 0
         self.tail: deque[tuple[int, str, int | None, str]] = deque(maxlen=TAIL_LINES)
         self._tail_bytes = 0
-        self.survived: ExceptionChain | None = None
-        self.survived_errors: list[str] = []
-        self.survived_shapes: set[bytes] = set()
+        self.recovered_from: ExceptionChain | None = None
+        self.recovered_errors: list[str] = []
+        self.recovered_shapes: set[bytes] = set()
         """Of lines with a sign."""
         self.num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
@@ -157,14 +157,14 @@ class LogScan:
         self.python_stack: list[str] = []
         """Of the last crash below Python, the innermost frames of the first thread."""
         self.under_torchrun = False
-        """A task of srun's may then be torchrun itself: its number is no rank."""
+        """A task of srun's may then be torchrun itself: its number is not a rank."""
         self.deepspeed_code: int | None = None
         self.reports: dict[str, LauncherReport] = {}
         """Of each file, where no steps came after."""
         self.earlier: list[FoundSigns] = []
-        """From before a report that was followed by steps that may or may not have begun anew."""
+        """From before a report that was followed by steps that may or may not have restarted."""
         self.fell_back_at: dict[str, int] = {}
-        """The last line of a file at which the step numbers began anew, after something was found."""
+        """The last line of a file at which the step numbers restarted, after something was found."""
         self.resumed_at: dict[str, int] = {}
         """The last line of a file at which they went back a little after a line about a restart."""
         self.restart_at: dict[str, int] = {}
@@ -228,7 +228,7 @@ class LogScan:
         kind = self.search.relevance(line)
         if kind == Relevance.IRRELEVANT:
             return
-        if kind == Relevance.STEP and not self._may_be_survival():
+        if kind == Relevance.STEP and not self._may_have_recovered():
             self._add_step(source, line)
             return
         self.open = {} if self.open and self.at >= self._slow_until else self.open
@@ -244,7 +244,7 @@ class LogScan:
         if self.good_end is not None and source == self.good_end.source and len(self.steps_after_end) < RECENT_STEPS:
             self.steps_after_end.append(text)
 
-    def _may_be_survival(self) -> bool:
+    def _may_have_recovered(self) -> bool:
         """Whether a step may matter for what was found. Long after it, one of many is enough: not each rank's steps show anything."""
         return self._has_evidence and (self.at - self._evidence_at < RECENT_EVIDENCE or self.at % SAMPLED_STEPS == 0)
 
@@ -290,7 +290,7 @@ class LogScan:
         if found is None:
             key = key if len(self.sources) < MAX_SOURCES else ("", "")
             alone = rank is not None or bool(without_host(prefix))
-            found = self.sources.setdefault(key, LogSource(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
+            found = self.sources.setdefault(key, LogSource(steps_to_recover=1 if alone else STEPS_WITHOUT_RANK))
         return found
 
     def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Relevance:
@@ -444,7 +444,7 @@ class LogScan:
                 found.echo = found.echo or evidence
             else:
                 found.after_effect = found.after_effect or evidence
-            # A pipe that is closed at the end of a script is no failure.
+            # A pipe that is closed at the end of a script is not a failure.
             if (
                 raised
                 and weight is Weight.FULL
@@ -454,28 +454,28 @@ class LogScan:
             ):
                 found.raised_effect = evidence
             return
-        doubtful = weight is Weight.DOUBTFUL
-        if sign is not None and sign.outranks and not doubtful:
-            found.outranking = found.outranking or evidence
+        is_weak = weight is Weight.WEAK
+        if sign is not None and sign.takes_precedence_over and not is_weak:
+            found.higher_priority = found.higher_priority or evidence
         if sign is not None:
-            if doubtful:
-                found.doubtful_sign = found.doubtful_sign or evidence
+            if is_weak:
+                found.weak_sign = found.weak_sign or evidence
             else:
                 found.sign = found.sign or evidence
         if raised:
-            self._store_exception(own, found, evidence, doubtful)
+            self._store_exception(own, found, evidence, is_weak)
 
     @staticmethod
-    def _store_exception(own: LogSource, found: FoundSigns, evidence: LogEvidence, doubtful: bool) -> None:
+    def _store_exception(own: LogSource, found: FoundSigns, evidence: LogEvidence, is_weak: bool) -> None:
         chained, own.chained = own.chained, False
         if chained and own.chain is not None:
             own.chain.last = evidence
             return
         own.chain = None
-        if (found.doubtful_chain if doubtful else found.chain) is None:
+        if (found.weak_chain if is_weak else found.chain) is None:
             own.chain = ExceptionChain(first=evidence, last=evidence)
-            if doubtful:
-                found.doubtful_chain = own.chain
+            if is_weak:
+                found.weak_chain = own.chain
             else:
                 found.chain = own.chain
 
@@ -492,7 +492,7 @@ class LogScan:
             if report.has_new_steps and self._is_restarted_after(report):
                 self._drop_report(source, report)
         for gone in own.step():
-            self._survive(gone)
+            self._mark_recovered(gone)
         self._has_evidence = bool(self.reports) or not all(one.is_empty for one in self.sources.values())
 
     def _is_restarted_after(self, report: LauncherReport) -> bool:
@@ -503,28 +503,28 @@ class LogScan:
         bars = (progress(line) for at, file, _, line in self.tail if at > begin_at and file == source)
         return any(bar[0] == bar[1] for bar in bars if bar)
 
-    def _survive(self, gone: FoundSigns) -> None:
-        self.survived = gone.chain or self.survived
+    def _mark_recovered(self, gone: FoundSigns) -> None:
+        self.recovered_from = gone.chain or self.recovered_from
         ended = gone.chain.last if gone.chain else None
         if ended is not None and ended.is_uncaught and ended.rank is None:
             begun_at, restart_at = self.fell_back_at.get(ended.source, 0), self.restart_at.get(ended.source, 0)
             self.reran = ended if begun_at > ended.at > restart_at else self.reran
-        if gone.sign is not None and len(self.survived_shapes) < MAX_SURVIVED:
-            self.survived_shapes.add(shape(gone.sign.text))
-        self.survived_errors = [*self.survived_errors, *gone.errors][:MAX_LINES]
+        if gone.sign is not None and len(self.recovered_shapes) < MAX_RECOVERED:
+            self.recovered_shapes.add(shape(gone.sign.text))
+        self.recovered_errors = [*self.recovered_errors, *gone.errors][:MAX_LINES]
 
     def _drop_report(self, source: str, report: LauncherReport) -> None:
         """The job was started again: what its ranks printed before belongs to an attempt that does not count."""
         del self.reports[source]
-        if report.began_anew:
+        if report.has_restarted:
             self.relaunched_at[source] = self.at
         if not self.reports:
             self.reported_end, self.deepspeed_code = None, None
         for (file, _), own in self.sources.items():
             if file == source and not own.is_empty:
                 for gone in own.recent:
-                    self._survive(gone)
-                    if not report.began_anew:
+                    self._mark_recovered(gone)
+                    if not report.has_restarted:
                         self.earlier.append(gone)
                 own.recent, own.is_empty = [FoundSigns()], True
 

@@ -35,7 +35,7 @@ from seatrial.records.plan import RunSpec, WorkloadSpec
 
 # `Epoch 3: 40%|`, `epoch [2/10]`, `| epoch 002:`, `'epoch': 1.25`; not the number of all epochs.
 NAMED_EPOCH = re.compile(r"\bepoch\b\W{0,4}(\d{1,9})", re.IGNORECASE)
-# Beyond this share of late lines a lower number is no sign of a new epoch.
+# Beyond this share of late lines a lower number does not mean a new epoch.
 MAX_LATE_SHARE = 0.1
 
 
@@ -218,7 +218,7 @@ class _StepCounter:
 
 
 def _steps_done(printed: Sequence[PrintedStep]) -> list[PrintedStep]:
-    """Steps by a bar's numbers, which count steps done: 0 is no step."""
+    """Steps by a bar's numbers, which count completed steps: 0 is not a step."""
     steps: list[PrintedStep] = []
     restarts = False
     for each in printed:

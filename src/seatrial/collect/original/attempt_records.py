@@ -147,7 +147,7 @@ def _own_rows(file: SampleFile, span: Span, *, alone: bool, is_newest: bool) -> 
         return None
     own = file if alone else file.within(span, SLACK_S)
     if own.rows or not is_newest:
-        # An older attempt's file was overwritten: no rows is no fault.
+        # An older attempt's file was overwritten: no rows is not a fault.
         return own if own.rows else None
     # Even where the times do not match, the rows are the newest attempt's: the sampler starts a new file each time.
     return file
@@ -265,7 +265,7 @@ def spec_of(attempt: OriginalAttempt, group: str, repeat: int, tail_points: int)
 
 def _timing(cells: Mapping[str, str], tail_points: int) -> TimingSpec:
     is_off = typed("enable_eta_logging", cells.get("enable_eta_logging", "true")) is False
-    # The driver's own guess, where the trainer had printed nothing yet, is no mode of the trainer's.
+    # Where the trainer had printed nothing yet, this is the driver's own guess and not a mode of the trainer.
     is_slowest = (cells.get("last_eta_mode") or cells.get("eta_distributed_mode")) == GLOBAL_MAX
     return TimingSpec(
         tail_points=tail_points,

@@ -170,11 +170,11 @@ def _check_session(need: HostsNeed, answers: Answers, host: str) -> Iterator[Hos
     if need.by_ssh:
         entered = not problem or inside or host == need.head
         way = "a child process here" if host == need.head else f"in {reply.took_s:.1f} s"
-        error, fix = ssh_complaint(problem, host)
+        error, fix = ssh_error(problem, host)
         yield SSH.on(host, entered, way if entered else problem, error=error, way=fix)
         if not entered:
             return
-    error, fix = _start_complaint(problem)
+    error, fix = _start_error(problem)
     yield STARTS.on(host, not problem, problem or "started", error=error, way=fix)
     # None from a disk so slow that the package was not loaded in time; then the agent's own error counts.
     broken = answer_part(answers.first, host, "encryption").get("problem")
@@ -182,7 +182,7 @@ def _check_session(need: HostsNeed, answers: Answers, host: str) -> Iterator[Hos
         yield ENCRYPTS.on(host, not broken, broken or "tried", error=broken)
 
 
-def ssh_complaint(problem: str, host: str) -> tuple[str, str]:
+def ssh_error(problem: str, host: str) -> tuple[str, str]:
     """The later error and the fix for ssh's message."""
     for pattern, error, way in SSH_ERRORS:
         if re.search(pattern, problem, re.IGNORECASE):
@@ -190,7 +190,7 @@ def ssh_complaint(problem: str, host: str) -> tuple[str, str]:
     return problem or "ssh exited with exit code 255", f"see what `ssh -v -o BatchMode=yes {host} true` says"
 
 
-def _start_complaint(problem: str) -> tuple[str, str]:
+def _start_error(problem: str) -> tuple[str, str]:
     module = NO_MODULE.search(problem)
     if module:
         return (
@@ -225,8 +225,8 @@ def _check_ssh_to_itself(need: HostsNeed, answers: Answers) -> Iterator[HostChec
         return
     name = need.own_ssh_name
     problem = problem_in(answer_part(answers.first, need.head, "ssh"))
-    error, _ = ssh_complaint(problem, name)
-    yield SSH_TO_ITSELF.on(need.head, not problem, problem or f"{name} lets itself in", error=error, host=name)
+    error, _ = ssh_error(problem, name)
+    yield SSH_TO_ITSELF.on(need.head, not problem, problem or f"{name} accepts its own ssh", error=error, host=name)
 
 
 PDSH = refusal(
@@ -361,7 +361,7 @@ def _check_owners(need: HostsNeed, answers: Answers, host: str) -> Iterator[Host
     seen, put = answer_part(answers.second, host, "look"), answer_part(answers.first, host, "put")
     if host != need.head and "foreign" in seen:
         owner = text_mapping(seen, "foreign").get(answers.files[need.head], "")
-        yield OBEYED.on(host, not owner, f"the head's file belongs to {owner}" if owner else "they are this user's")
+        yield OBEYED.on(host, not owner, f"the head's file belongs to {owner}" if owner else "owned by this user")
     # A folder above it may be everybody's, such as /tmp: the campaign creates its own there.
     if not problem_in(put) and need.folder == need.output:
         is_open = str(put.get("open") or "")
@@ -380,9 +380,9 @@ def _check_shared(need: HostsNeed, answers: Answers, host: str) -> list[HostChec
         # Unknown: the head's own checks say why.
         return []
     if blind:
-        found = f"in {need.folder} the head's file is not seen: {blind}"
+        found = f"in {need.folder} it cannot see the head's file: {blind}"
     elif unseen and not problem_in(answer_part(answers.first, host, "put")):
-        found = f"in {need.folder} its file is not seen by the head: {unseen}"
+        found = f"in {need.folder} the head cannot see its file: {unseen}"
     else:
         unseen = ""
     return [SHARED.on(host, not blind and not unseen, found, refuses=need.planned)]

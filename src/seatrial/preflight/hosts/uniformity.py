@@ -197,7 +197,7 @@ def _enough_gpus(spec: HostSpec, facts: HostFacts, answers: Answers) -> HostChec
     needed = max([spec.ranks, *(number + 1 for number in wanted_ids)]) if wanted_ids or not spec.devices else spec.ranks
     hung = problem_in(answer_part(answers.first, spec.name, "gpus"))
     found = f"{len(facts.gpus)} GPUs, {needed} needed" + (f" ({hung})" if hung else "")
-    # A driver that does not answer is no proof that there are no GPUs.
+    # A driver that does not answer does not prove that there are no GPUs.
     return ENOUGH_GPUS.on(spec.name, len(facts.gpus) >= needed, found, refuses=not hung)
 
 

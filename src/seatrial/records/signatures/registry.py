@@ -35,9 +35,9 @@ class Signature:
     symptom: str
     """In Markdown: a line as it is printed, an event, a file."""
     cause: Cause
-    """As in outcome.json; `none` where it is no failure."""
+    """As in outcome.json; `none` where it is not a failure."""
     fault: Fault
-    """`unknown` where the symptom alone does not show it, and where it is no failure."""
+    """`unknown` where the symptom alone does not show it, and where it is not a failure."""
     why: str
     action: str
     """What to do, as text for the terminal."""
@@ -53,7 +53,7 @@ class Signature:
     """An after-effect that only reports that another rank is gone: it counts only where there is no other after-effect."""
     after_usage: bool = False
     """It counts only where the program has printed its usage shortly before."""
-    outranks: bool = False
+    takes_precedence_over: bool = False
     """It counts before every other sign, wherever it is: ranks on a broken GPU fail in many ways."""
     caution: str = ""
     """Kind of the report's caution about it, if any."""

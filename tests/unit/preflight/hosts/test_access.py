@@ -17,7 +17,7 @@ from seatrial.preflight.hosts.access import (
     check_programs,
     check_sessions,
     check_shared_folder,
-    ssh_complaint,
+    ssh_error,
 )
 from seatrial.preflight.hosts.queries import Answers
 from seatrial.preflight.hosts.run_checks import examine_hosts
@@ -90,7 +90,7 @@ def _failures(trouble: str, host: str = "b") -> dict[tuple[str, str], object]:
     ],
 )
 def test_what_ssh_says_and_the_way_out(problem: str, error: str, way: str) -> None:
-    later, fix = ssh_complaint(problem, "b")
+    later, fix = ssh_error(problem, "b")
     assert later.startswith(error) and way in fix
 
 
