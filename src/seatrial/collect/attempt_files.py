@@ -22,7 +22,7 @@ from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.stored import read_resumption
 
 LAST_LINES = 50
-"""Of a rank's events: its last steps are among them."""
+"""The last steps of a rank are among so many events."""
 
 
 def have_same_content(one: Path, other: Path) -> bool:
@@ -42,8 +42,8 @@ class StepSpan(NamedTuple):
 
 
 def read_step_span(attempt: AttemptPaths) -> StepSpan | None:
-    """By the events of its lowest rank; where it was killed, with its last lines unwritten, by heartbeats and checkpoints too. None where
-    no step is known."""
+    """The steps that the events of the lowest rank show; a killed attempt left lines unwritten, so heartbeats and checkpoints count too.
+    None where no step is known."""
     first: object = None
     known: list[object] = [checkpoint.step for checkpoint in find_checkpoints(attempt.checkpoints).whole]
     for events in attempt.all_events()[:1]:
@@ -57,7 +57,7 @@ def read_step_span(attempt: AttemptPaths) -> StepSpan | None:
 
 
 def _planned_start(attempt: AttemptPaths) -> int | None:
-    """The first step it was to take; None where only its script knows."""
+    """The first step to take; None where only the script decides it."""
     resumption = read_resumption(attempt)
     if resumption is None or resumption.from_attempt is None:
         return 0
@@ -109,11 +109,11 @@ def recovered_cautions(folder: Path) -> tuple[Caution, ...]:
 
 
 def _by_home(folder: Path, found: Iterable[Recovered]) -> dict[Path, list[Recovered]]:
-    """By the attempt each file belongs to, since that is where a reader of the attempt looks."""
+    """Files by the attempt they belong to, where a reader of the attempt looks."""
     homes: dict[Path, list[Recovered]] = {}
     for one in found:
         if one.foreign:
-            # The attempt it names is another's: no folder is created for it. It is reported with the campaign, not again with each attempt.
+            # It names another campaign's attempt: no folder is created for it, and the campaign reports it, not each attempt.
             homes.setdefault(folder, []).extend([one] if not _ATTEMPT.fullmatch(folder.name) else [])
             continue
         parts = PurePath(one.file).parts
@@ -136,7 +136,7 @@ def _read_recovered(home: Path) -> list[Recovered]:
 
 
 def _is_outdated(one: Recovered) -> bool:
-    """A whole file that was kept and is gone (a newer one was written in its place meanwhile), or another campaign's that was removed."""
+    """Whether it is a whole file that is gone since a newer one was written in its place, or another campaign's that was removed."""
     is_removable = one.foreign or one.kept_at.endswith(".whole")
     return not one.merged and is_removable and not _is_on_other_host(one) and not os.path.lexists(one.kept_at)
 
@@ -148,7 +148,7 @@ def _is_on_other_host(one: Recovered) -> bool:
 def _recovered_caution(one: Recovered, subject: str) -> Caution:
     if one.foreign:
         where = f"{one.kept_at} on {one.host}"
-        text = f"{one.file}: {one.bytes:,} bytes in {where} were left alone: {one.why}. Remove that file if nobody needs it."
+        text = f"{one.file}: {one.bytes:,} bytes in {where} were left alone: {one.why}. Remove that file if it is not needed."
         return Caution(kind="kept_elsewhere", subject=subject, text=text, numbers={"bytes": one.bytes, "merged": 0})
     text = f"{one.file}: {one.bytes:,} bytes were written to the fallback folder while the disk failed ({one.error})"
     if one.merged:

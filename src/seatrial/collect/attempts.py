@@ -48,17 +48,17 @@ Requested = Mapping[tuple[str, str], RunSpec]
 """Specs of the folder's plans, by run and hash."""
 RESUMED = "resumed"
 FILE_CAUTIONS = ("unreadable_file", "kept_elsewhere")
-"""Reported for attempts that are not current too: they might be if the file were intact."""
+"""Also reported for attempts that are not current: with an intact file they might be."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCampaign:
-    """Everything that could be read of a folder."""
+    """What could be read from a folder."""
 
     attempts: list[Attempt]
-    """By run name, then number."""
+    """Sorted by run name, then number."""
     cautions: tuple[Caution, ...] = ()
-    """About files that no current attempt reports itself."""
+    """For files that no current attempt reports itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +66,12 @@ class StoredPlans:
     """The plans that were run into a folder."""
 
     plans: list[CampaignPlan]
-    """Those that can be read, the latest last."""
+    """The readable ones, the latest last."""
     cautions: tuple[Caution, ...] = ()
 
 
 def read_campaign(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> list[Attempt]:
-    """Every attempt of every run, by run name, then number; `plans` are the folder's if they were read already."""
+    """Every attempt of every run, sorted by run name, then number; `plans` are the folder's if already read."""
     return read_stored(paths, plans).attempts
 
 
@@ -100,7 +100,7 @@ def read_stored(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = Non
 
 
 def read_plans(paths: CampaignPaths) -> list[CampaignPlan]:
-    """Every plan that was run into this folder and can be read, the latest last."""
+    """Every readable plan that was run into this folder, the latest last."""
     return read_stored_plans(paths).plans
 
 
@@ -127,7 +127,7 @@ def _read_unless_same(path: Path, latest_path: Path, latest: CampaignPlan | None
 def _used_instead(path: Path, latest: CampaignPlan | None) -> str:
     if latest is not None and path.stem == latest.name:
         return "plan.json holds the same plan and was read instead; run it again to restore both files"
-    return "runs that only this plan asks for do not count; run it again, which keeps finished runs"
+    return "runs that only this plan requests do not count; run it again, which keeps finished runs"
 
 
 def read_attempt(paths: AttemptPaths) -> Attempt | None:
@@ -183,7 +183,7 @@ def _read_attempt(paths: AttemptPaths, requested: Requested) -> tuple[Attempt | 
 
 
 def _node_accounts(paths: AttemptPaths, nodes: NodesRecord, spec: RunSpec) -> dict[str, TelemetryAccount]:
-    """Of every host but node 0, whose account is in the attempt's own folder."""
+    """Accounts of all hosts but node 0, whose account is in the attempt's own folder."""
     others = {folder.name: folder.paths for folder in host_folders(paths, nodes)[1:]}
     found = {name: read_telemetry_account(own)[0] or count_samples(own, spec.telemetry) for name, own in others.items()}
     return {name: account for name, account in found.items() if account is not None}
@@ -210,7 +210,7 @@ SETTINGS = "settings"
 
 
 def uncounted_text(attempts: Iterable[Attempt], plans: Sequence[CampaignPlan]) -> str:
-    """Which finished attempts no longer count, since no plan asks for what they ran, and what changed; empty where all do."""
+    """Which finished attempts no longer count because no plan requests what they ran, and what changed; empty where all count."""
     specs = {spec.run: spec for plan in plans for spec in plan.runs}
     requested = {(spec.run, spec.hash) for plan in plans for spec in plan.runs}
     by_change: dict[str, list[str]] = {}
@@ -258,7 +258,7 @@ SAMPLER_KILLED = "there is no readable telemetry.json: the sampler was killed be
 
 
 def count_samples(paths: AttemptPaths, requested: TelemetrySpec) -> TelemetryAccount | None:
-    """An account by the rows that are there, where an agent that was killed left none; None without samples."""
+    """An account from the rows on disk, for a killed agent that left none; None without samples."""
     gpu, host = _count_rows(paths.gpu_telemetry, requested.gpu_s), _count_rows(paths.host_telemetry, requested.host_s)
     return TelemetryAccount(gpu=gpu, host=host) if gpu or host else None
 
@@ -309,7 +309,7 @@ def alarm_cautions(run: str, path: Path) -> Iterator[Caution]:
 
 
 def _alarm_ratio(alarm: dict[str, Any]) -> float:
-    """0 where it has no valid one."""
+    """The alarm's ratio; 0 without a valid one."""
     ratio = alarm.get("ratio")
     return float(ratio) if isinstance(ratio, (int, float)) and not isinstance(ratio, bool) and 0 <= ratio < 1e9 else 0.0
 
@@ -323,7 +323,7 @@ def leftover_process_cautions(run: str, outcome: RunOutcome | None) -> Iterator[
 
 
 def resumption_cautions(paths: AttemptPaths, spec: RunSpec, outcome: RunOutcome | None) -> Iterator[Caution]:
-    """Of a training that took several attempts: what was lost between them, and what the figures are of."""
+    """What a training of several attempts lost between them, and which part its figures cover."""
     resumption = read_resumption(paths)
     if resumption is None or resumption.from_start:
         return
@@ -350,7 +350,7 @@ def resumption_cautions(paths: AttemptPaths, spec: RunSpec, outcome: RunOutcome 
 
 
 def may_have_failed_cautions(run: str, outcome: RunOutcome | None) -> Iterator[Caution]:
-    """A run that is `ok` by its exit code, and may have failed."""
+    """A run that is `ok` by its exit code but may have failed."""
     if outcome is not None and outcome.may_have_failed:
         yield Caution(kind=MAY_HAVE_FAILED, subject=run, text=f"{run} {outcome.may_have_failed}.")
 
@@ -362,7 +362,7 @@ MIN_BINARY_BYTES = 16
 
 
 def binary_log_cautions(run: str, log: Path) -> Iterator[Caution]:
-    """Bytes in the log that are no text: they may have torn lines apart."""
+    """Binary data in the log, which may have torn lines apart."""
     inspected = _head_and_end(log)
     binary = sum(part.decode("utf-8", errors="replace").count("\N{REPLACEMENT CHARACTER}") + part.count(b"\0") for part in inspected)
     if binary < MIN_BINARY_BYTES:
@@ -404,12 +404,12 @@ MEMORY = "memory_bytes"
 PACKAGES = "packages"
 """`name=version`, separated by blanks."""
 MEMORY_TOLERANCE = 0.05
-"""Firmware and kernels of equal machines reserve a little more or less."""
+"""Firmware and kernels of equal machines reserve slightly different amounts."""
 LONGEST_VALUE = 60
 
 
 def host_difference_cautions(run: str, hosts: Mapping[str, Mapping[str, str]]) -> Iterator[Caution]:
-    """One caution that names what differs and on which hosts; `hosts` is provenance.json's. Such a run is as slow as its slowest host."""
+    """One caution that names what differs and on which hosts (`hosts` of provenance.json): a run is as slow as its slowest host."""
     differences = host_differences(hosts)
     if not differences:
         return
@@ -438,13 +438,13 @@ def host_differences(hosts: Mapping[str, Mapping[str, str]]) -> dict[str, dict[s
 
 
 def _with_single_packages(facts: Mapping[str, str]) -> dict[str, str]:
-    """Every package a fact of its own: `torch` differs, not the list of all."""
+    """Every package as a fact of its own, so that `torch` differs and not the whole list."""
     packages = (package.partition("=") for package in facts.get(PACKAGES, "").split())
     return {**{name: value for name, value in facts.items() if name != PACKAGES}, **{name: version for name, _, version in packages}}
 
 
 def _memory(hosts: Mapping[str, Mapping[str, str]], facts: Mapping[str, str]) -> str:
-    """Rounded to the first host with about as much."""
+    """The memory of the first host with about as much."""
     own = _memory_bytes(facts)
     if own is None:
         return ""
@@ -505,20 +505,20 @@ def _differing_variable(variables: Mapping[str, Mapping[str, str]], name: str) -
 
 
 MAX_HOST_WARNINGS = 20
-"""Of a campaign on hundreds of hosts; preflight.json has them all."""
+"""A campaign may have hundreds of hosts; preflight.json lists all warnings."""
 
 
 def preflight_cautions(preflight: Path) -> Iterator[Caution]:
-    """Checks that failed without refusing the campaign, of this machine and of the hosts: they may explain figures."""
+    """Checks of this machine and the hosts that failed without refusing the campaign: they may explain figures."""
     for check in _preflight_warnings(preflight)[:MAX_HOST_WARNINGS]:
-        # Of this machine, most warn of an error that would have been seen.
+        # On this machine, most warn of an error that would have been seen.
         effect = f" It may show in the figures ({check.prevents})." if check.hosts or check.noise else ""
         text = f"Before the campaign, {check.name}: {check.found}.{effect} {_sentence(check.fix)}"
         yield Caution(kind="host_warning", subject=", ".join(check.hosts[:4]), numbers={"hosts": len(check.hosts)}, text=text)
 
 
 def preflight_causes(preflight: Path) -> tuple[JitterCause, ...]:
-    """What was found before the campaign that makes step times vary; nobody knows whether it was still so during the runs."""
+    """What was found before the campaign that makes step times vary; whether it was still so during the runs is unknown."""
     return tuple(
         JitterCause(
             kind=PREFLIGHT,
@@ -534,7 +534,7 @@ def preflight_causes(preflight: Path) -> tuple[JitterCause, ...]:
 
 
 def read_checks(preflight: Path) -> list[Check]:
-    """What preflight.json holds; nothing where it is absent or damaged."""
+    """The checks in preflight.json; [] where it is absent or damaged."""
     written = files.read_json(preflight)
     return [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
 

@@ -1,9 +1,9 @@
-"""The process groups that ranks trained in: backend, size and transport; and whether anything shows that they trained together.
+"""Process groups of the ranks: backend, size and transport; and whether anything shows that the ranks trained together.
 
 In: `process_group` events of the probe, NCCL's own lines (NCCL_DEBUG=INFO) in the logs of all hosts, and the TCP connections between ranks
-that the agents saw. Out: a `Communicator` for each rank that is known; of a script without the probe those that NCCL names. How NCCL's
-ranks are connected is only in its lines: without them it is unknown. Ranks of which nothing shows that they trained together are a caution,
-as a launcher's variables only say what was meant.
+that the agents saw. Out: a `Communicator` for each known rank (without the probe, those that NCCL names) and cautions. How NCCL's ranks are
+connected is only in its lines. Ranks that nothing shows to have trained together are a caution, since a launcher's variables only state the
+intention.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ BACKEND_SETTINGS = ("backend", "ddp_backend", "dist_backend", "distributed_backe
 
 @dataclass
 class NcclLines:
-    """What NCCL logged, of all communicators of a run."""
+    """What NCCL logged about all communicators of a run."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     """Rank → the largest communicator that it was in."""
     transports: dict[int, set[str]] = field(default_factory=dict)
-    """Rank → how it is connected to others."""
+    """Rank → its transports to other ranks."""
     networks: set[str] = field(default_factory=set)
     """Between hosts: `Socket`, `IB`, or a plugin's name."""
     interfaces: set[str] = field(default_factory=set)
-    """Of its sockets."""
+    """Network interfaces of its sockets."""
 
     def add(self, text: bytes) -> None:
         for match in _COMMUNICATOR.finditer(text):
@@ -75,10 +75,10 @@ class NcclLines:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessGroups:
-    """What is known of the groups that the ranks of an attempt trained in."""
+    """What is known about the process groups of an attempt."""
 
     communicators: tuple[Communicator, ...] = ()
-    """By rank; of a rank that had several groups the last."""
+    """By rank; the last group of a rank that had several."""
     nccl: NcclLines = field(default_factory=NcclLines)
 
 
@@ -119,13 +119,13 @@ def read_nccl_lines(logs: Iterator[Path]) -> NcclLines:
 
 
 def are_connected(attempt: AttemptPaths, ranks: int) -> bool:
-    """Whether the TCP connections that the agents saw join all `ranks` in the way that a process group does: a sign, and no proof.
+    """Whether the TCP connections that the agents saw join all `ranks` in the way that a process group does: an indication, not a proof.
 
     Every rank of gloo and of NCCL listens at the address of one interface, also the one that nobody connects to. A store, a metrics server
     or a debugger of one rank listens at any address, or is a star around it, and ranks that train alone may have it too.
     """
     ends, listeners = _read_sockets(attempt)
-    # Both ends must have been seen: where an address is translated on the way, or a look came too late, nothing is known.
+    # Both ends must have been seen: where an address is translated on the way, or the agent looked too late, it is unknown.
     links = [(end, rank, ends[far]) for end, rank in ends.items() if (far := (end[0], end[2], end[1])) in ends]
     joined = {rank: {rank} for rank in range(ranks)}
     links = [(end, rank, other) for end, rank, other in links if rank != other and {rank, other} <= joined.keys()]
@@ -156,8 +156,8 @@ def _read_sockets(attempt: AttemptPaths) -> tuple[dict[tuple[str, str, str], int
 
 
 def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -> Iterator[Caution]:
-    """A backend or a network other than the one that the plan, the site or the command names, communicators smaller than planned, and
-    `ranks` of which nothing shows that they trained together."""
+    """A backend or network that the plan, site or command does not name, communicators smaller than planned, and `ranks` that nothing
+    shows to have trained together."""
     planned, asked, communicators = attempt.spec.place.ranks, requested_backend(attempt), groups.communicators
     if difference := network_difference(attempt, groups):
         yield Caution(kind=OTHER_NETWORK, text=f"{difference}: its collectives are not those that were to be measured.")
@@ -190,7 +190,7 @@ def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -
 
 
 def network_difference(attempt: Attempt, groups: ProcessGroups) -> str:
-    """What the plan or the site says of the network, and what ranks report instead; empty where they agree, and where nothing is known."""
+    """The network that the plan or site names, and what ranks report instead; empty where they agree or nothing is known."""
     spec, used, sockets = attempt.spec, groups.nccl.networks, sorted(groups.nccl.interfaces)
     asked = {**(spec.site.env if spec.site else {}), **spec.env}
     has_ib = any(network.upper().startswith("IB") for network in used)
@@ -221,7 +221,7 @@ def effective_backend(attempt: Attempt, communicators: Sequence[Communicator]) -
 
 
 def requested_backend(attempt: Attempt) -> str:
-    """As a setting of the plan or an option of the script names it; empty where neither does."""
+    """The backend in the plan's settings or the script's options; empty where neither names one."""
     settings, args = attempt.spec.settings, attempt.spec.workload.args
     for name in BACKEND_SETTINGS:
         if isinstance(settings.get(name), str):

@@ -1,4 +1,4 @@
-"""Effective settings of an attempt: what all its ranks report to be in effect.
+"""Effective settings of an attempt, as its ranks report them.
 
 In: the event files of the ranks. Out: the settings by name, each with what it was declared to follow. The last event of a rank counts. A
 setting that not every rank reports is what the others report; one on which they disagree has the value `mixed: fused on 3 of 4 ranks`, with
@@ -23,8 +23,8 @@ _NO_REASONS = ("", "as requested")
 
 
 def read_effective(paths: Sequence[Path], attempt: Attempt, num_events: Mapping[int, int] | None = None) -> Effective:
-    """Of all ranks. `num_events` is how many of these events each rank has, where that is known: a thousand files are then read no
-    further than the last of them, which is near their beginning."""
+    """The settings of all ranks. With `num_events`, how many such events each rank has, files are read no further than the last of them,
+    which is near the beginning."""
     by_rank: dict[int, Effective] = {}
     for path in paths:
         rank = rank_of_file(path)
@@ -35,7 +35,7 @@ def read_effective(paths: Sequence[Path], attempt: Attempt, num_events: Mapping[
 
 
 def _read_rank(path: Path, attempt: Attempt, expected: int | None) -> Effective:
-    """Types of values vary by line, so no table holds them."""
+    """Read line by line: value types vary, so no table holds them."""
     found: dict[str, EffectiveSetting] = {}
     for event in events_of_kind("effective", path, attempt, expected):
         setting, values = event.get("setting"), (event.get("requested"), event.get("effective"), event.get("reason"))

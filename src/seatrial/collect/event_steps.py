@@ -77,7 +77,7 @@ def read_event_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
     events, skipped = read_event_files(sources, attempt, ahead)
     is_step = events["kind"] == "step"
     written, unnumbered = _step_rows(events, is_step)
-    # Few lines are not steps: everything else is looked up in this small rest.
+    # Few lines are not steps: everything else is looked up in these.
     is_other = ~is_step
     others = {name: events[name].filter(is_other).to_list() for name in OTHER_COLUMNS}
     sizes = [size for kind, size in zip(others["kind"], others["world_size"], strict=True) if kind == "start" and size and size > 0]
@@ -106,7 +106,7 @@ def read_event_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
 
 def _step_rows(events: pl.DataFrame, is_step: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
     """The step table as written, and the ranks of steps without a number."""
-    # Column by column: a filter of the whole table is planned as a query first, which takes ten times as long as the filter.
+    # Column by column: filtering the whole table plans a query first, which takes ten times as long.
     columns = {name: events[name].filter(is_step) for name in STEP_TABLE_COLUMNS if name != "span"}
     spans = pl.Series("span", np.ones(len(columns["step"]), dtype=np.int64))
     steps = pl.DataFrame([spans if name == "span" else columns[name] for name in STEP_TABLE_COLUMNS])
@@ -122,7 +122,7 @@ def _files_with(kind: str, others: dict[str, list[Any]], sources: Sequence[Path]
 
 
 def _world_size(sizes: Sequence[int], requested: int, ranks: pl.Series) -> int:
-    """As most ranks report it; among equals the plan's, else the lowest. Without any report, what the files show."""
+    """The size that most ranks report; on a tie the plan's, else the lowest. Without any report, what the files show."""
     if not sizes:
         return max(requested, len(ranks.unique()))
     votes = Counter(sizes)
@@ -141,7 +141,7 @@ def _pauses(others: dict[str, list[Any]], longest_ms: float) -> pl.DataFrame:
     if not rows:
         return empty_pauses()
     for row in rows:
-        # Its length is then unknown; that there was a pause is not.
+        # The pause is known, its length is not.
         row[PAUSE_MS] = row[PAUSE_MS] if row[PAUSE_MS] is not None and 0 <= row[PAUSE_MS] <= longest_ms else None
     rows.sort(key=lambda row: (row[RANK], row[STEP]))
     return pl.DataFrame(rows, schema=PAUSE_SCHEMA, orient="row")
@@ -150,7 +150,7 @@ def _pauses(others: dict[str, list[Any]], longest_ms: float) -> pl.DataFrame:
 CLOCK_SLACK_MS = 1000.0
 """A step's time and its clock agree to microseconds; this much apart, one of them is wrong."""
 MAX_WORK = 1e12
-"""Samples or tokens of one step."""
+"""Largest number of samples or tokens in one step."""
 WORK = ("samples", "tokens")
 Counts = dict[int, int]
 Mask = npt.NDArray[np.bool_]
@@ -162,7 +162,7 @@ class CheckedSteps:
 
     steps: pl.DataFrame
     foreign_ranks: Counts = field(default_factory=dict)
-    """Steps of ranks that the run does not have."""
+    """Steps of ranks outside the run."""
     duplicates: Counts = field(default_factory=dict)
     unordered: Counts = field(default_factory=dict)
     """Steps written after a later one, each once."""
@@ -174,7 +174,7 @@ class CheckedSteps:
 
 
 def check_steps(written: pl.DataFrame, world_size: int, longest_ms: float, unnumbered: pl.Series) -> CheckedSteps:
-    """The valid steps of a table. No step of this run can take longer than `longest_ms`; `unnumbered`: ranks of steps without a number."""
+    """The valid steps of a table. `longest_ms`: upper bound for a step of this run; `unnumbered`: ranks of steps without a number."""
     own, foreign_ranks = _split(written, (written["rank"].to_numpy() >= 0) & (written["rank"].to_numpy() < world_size))
     number = own["step"].to_numpy()
     in_range, out_of_range = _split(own, (number >= 0) & (number <= LARGEST_STEP))
@@ -194,7 +194,7 @@ def check_steps(written: pl.DataFrame, world_size: int, longest_ms: float, unnum
 
 
 def _split(table: pl.DataFrame, kept: Mask) -> tuple[pl.DataFrame, Counts]:
-    """Rows to keep, and how many of each rank are not. A valid table is not copied."""
+    """Rows to keep, and how many rows of each rank are dropped. A valid table is not copied."""
     return (table, {}) if kept.all() else (table.filter(kept), _by_rank(table, ~kept))
 
 
@@ -289,7 +289,7 @@ CHECK_WRITER = "check what writes these events"
 
 
 def event_cautions(skipped: Sequence[SkippedLines], checked: CheckedSteps, sizes: Sequence[int], world_size: int) -> Iterator[Caution]:
-    """What was not used of each file and of each rank's steps, why, and what to do about it."""
+    """What was not used of each file and each rank's steps, why, and the remedy."""
     yield from _file_cautions(skipped)
     for kind, counts, unit, why in (
         ("other_ranks", checked.foreign_ranks, "step", f"skipped, as the run has {count(world_size, 'rank')}; {ONLY_THIS_RUN}"),

@@ -1,7 +1,7 @@
 """Event files of the probe.
 
-In: events_rank*.jsonl, one JSON object a line, possibly damaged or with lines of other runs. Out: one table of the attempt's events and
-what was skipped in each file; and what single events report: start-up, place of each rank, figures, halt and stop.
+In: events_rank*.jsonl, one JSON object a line, possibly damaged or with lines of other runs. Out: one table of the attempt's events, what
+was skipped in each file, and what single events report: start-up, place of each rank, figures, halt and stop.
 
 Intact files go through polars together, in one pass with a fixed schema. Where anything is odd (a line that polars rejects, of another
 run, or of another rank than the file's), every file is read by itself in blocks, so that memory stays bounded; a block that polars
@@ -44,7 +44,7 @@ SCHEMA: dict[str, Any] = {
     "pause_ms": pl.Float64,
 }
 KEPT_COLUMNS = [name for name in SCHEMA if name not in ("run", "attempt")]
-# The files of a thousand ranks at once would be text of a gigabyte.
+# The files of a thousand ranks are a gigabyte of text.
 FILES_AT_ONCE = 64
 BLOCK_BYTES = 32 * MIB
 LARGEST_FILE_BYTES = 512 * MIB
@@ -56,7 +56,7 @@ REJECTED = (pl.exceptions.PolarsError, UnicodeDecodeError)
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedLines:
-    """What of one file was not used."""
+    """What was not used of one file."""
 
     file: str
     foreign: int = 0
@@ -64,7 +64,7 @@ class SkippedLines:
     is_truncated: bool = False
     """Whether it ends in the middle of a line."""
     left_out_bytes: int = 0
-    """Beyond LARGEST_FILE_BYTES."""
+    """Bytes beyond LARGEST_FILE_BYTES."""
     problem: str = ""
     """Why nothing could be read."""
 
@@ -108,7 +108,7 @@ def _is_readable(path: Path) -> bool:
 
 
 def _read_together(paths: Sequence[Path]) -> pl.DataFrame | None:
-    # polars takes a path for a pattern: `[1-2]` in the user's folder would match nothing, or another folder.
+    # polars treats a path as a pattern: `[1-2]` in the user's folder would match nothing, or another folder.
     names = [glob.escape(str(path)) for path in paths]
     try:
         return pl.scan_ndjson(names, schema=SCHEMA).collect() if len(names) > 1 else pl.read_ndjson(names[0], schema=SCHEMA)
@@ -123,7 +123,7 @@ def _is_all_own(table: pl.DataFrame, attempt: Attempt) -> bool:
 
 
 def _is_in_order(table: pl.DataFrame, paths: Sequence[Path]) -> bool:
-    """Whether lines are sorted by rank and step, and of the files' ranks: a line of one rank in another's file is not."""
+    """Whether lines are sorted by rank and step and belong to their files' ranks."""
     is_step = table["kind"] == "step"
     by_step = np.diff(table["step"].filter(is_step).to_numpy())
     if len(paths) == 1:
@@ -224,7 +224,7 @@ def _cell(name: str, value: Any) -> Any:
 
 
 def parse_event(line: bytes) -> dict[str, Any] | None:
-    """The JSON object of one line; None for anything else. Bytes that are no UTF-8 are replaced, as a name in the line may hold them."""
+    """The JSON object of one line; None for anything else. Invalid UTF-8 is replaced, since names in the line may contain it."""
     try:
         # A key given twice counts as first given, as in polars.
         value = json.loads(line.decode("utf-8", errors="replace"), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
@@ -242,12 +242,12 @@ def _own_event(line: bytes, attempt: Attempt, rank: int) -> dict[str, Any] | Non
 
 
 SEARCH_BLOCK_BYTES = 64 << 10
-"""Most rare events are in the first block of a file, and of a thousand ranks no more is read."""
+"""Most rare events are in the first block of a file; with a thousand ranks no more is read."""
 
 
 def events_of_kind(kind: str, path: Path, attempt: Attempt, expected: int | None = None) -> Iterator[dict[str, Any]]:
-    """Events of a rare kind, in file order; none where the file cannot be read. Blocks without the kind are not even split into lines, and
-    where it is known how many there are, nothing is read after the last."""
+    """Events of a rare kind, in file order; none where the file cannot be read. Blocks without the kind are not split into lines; with
+    `expected`, nothing is read after the last."""
     mark, rank = f'"{kind}"'.encode(), rank_of_file(path)
     num_found = 0
     if expected == 0:
@@ -321,7 +321,7 @@ def _as_text(value: Any) -> str:
 
 
 STARTUP_BYTES = 64 * MIB
-"""Of a file that begins with foreign lines, no more is searched."""
+"""How much is searched of a file that begins with foreign lines."""
 LARGEST_NUMBER = 1e15
 
 
@@ -333,7 +333,7 @@ def read_startup(attempt: Attempt, steps: pl.DataFrame) -> StartupFacts | None:
 
 
 def read_broken_startup(attempt: Attempt, sources: Sequence[Path]) -> StartupFacts | None:
-    """Start-up of a run that ended before any step: of the lowest rank with a start event; None without any."""
+    """Start-up of a run that ended before any step, from the lowest rank with a start event; None without any."""
     ranks = sorted(rank for rank in map(rank_of_file, sources) if rank >= 0)
     return next((facts for facts in (_startup_of(attempt, rank) for rank in ranks) if facts is not None), None)
 
@@ -374,7 +374,7 @@ def _events_before_first_step(path: Path, attempt: Attempt, rank: int) -> Iterat
 
 
 def _is_number(value: object, largest: float = LARGEST_NUMBER) -> bool:
-    """Whether one can calculate with it: a file may hold NaN, or what is beyond any float."""
+    """Whether it is a usable number: a file may hold NaN, or a value beyond any float."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -largest < value < largest
 
 
@@ -388,8 +388,8 @@ def is_stopped(path: Path, attempt: Attempt) -> bool:
 
 
 def was_halted(attempt: Attempt, events: Sequence[Path]) -> bool:
-    """Whether any rank stopped at a halt request. The halt file of the sparse-LM procedure's own watchdog counts too: each attempt has
-    its own folder, so the file is this attempt's."""
+    """Whether any rank stopped at a halt request. The sparse-LM watchdog's halt file counts too: each attempt has its own
+    folder, so the file is this attempt's."""
     return AttemptPaths(Path(attempt.folder)).watchdog_halt.exists() or any(_ends_with("halt", path, attempt) for path in events)
 
 

@@ -33,7 +33,7 @@ def manifest_row(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scal
     row = {**run_cells(attempt, measure), **_ending(attempt)}
     if measure is not None:
         row["fallback_reasons"] = fallback_reasons(measure.effective) or None
-        # It has another name in the per-run table.
+        # Named differently in the per-run table.
         row["last_iter_ms_p50"] = measure.seed.get("last_iter_p50_ms")
     return {name: row.get(name) for name in FIXED_COLUMNS} | axis_cells(attempt.spec.axes)
 
@@ -57,7 +57,7 @@ def _ending(attempt: Attempt) -> dict[str, Scalar]:
 
 
 def _iso(t: float) -> str | None:
-    """None for 0, and for a time out of the calendar's range."""
+    """None for 0 and for a time outside the calendar."""
     with contextlib.suppress(ValueError, OverflowError, OSError):
         return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds") if t else None
     return None
@@ -66,12 +66,12 @@ def _iso(t: float) -> str | None:
 def write_manifest(path: Path, rows: Sequence[Mapping[str, Scalar]]) -> None:
     """Write the whole manifest, with the axis columns of all rows."""
     if write_table_durably(path, _union(FIXED_COLUMNS, rows), rows, TAB):
-        # It has every row, those too that went to the fallback folder while the disk failed.
+        # The file now has every row, also those spilled while the disk failed.
         discard_spilled_lines(path)
 
 
 def append_manifest(path: Path, row: Mapping[str, Scalar]) -> None:
-    """Append one row; where the header on disk lacks one of its columns, the file is rewritten with it, old rows included."""
+    """Append one row; if the header on disk lacks one of its columns, the whole file is rewritten."""
     header = _header(path)
     if header and set(row) <= set(header) and _ends_whole(path):
         append_line_durably(path, TAB.join(format_written_cell(row.get(name), name) for name in header))
@@ -155,7 +155,7 @@ def eta_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Scal
 
 
 def write_eta_points(path: Path, rows: Sequence[Mapping[str, Scalar]]) -> None:
-    """eta_points.csv, whole; no file without rows."""
+    """Write the whole eta_points.csv; no file without rows."""
     if rows:
         write_table(path, ETA_POINTS, rows)
     else:

@@ -1,4 +1,4 @@
-"""Health of a run beside its figures: tracebacks, ranks that finished, harmless warnings, signs of slowness, debug settings left on.
+"""Health of a run: tracebacks, ranks that finished, harmless warnings, signs of slowness, debug settings left on.
 
 In: an attempt that is over, and its effective settings. Out: `RunHealth`, `SlowSign`s and `DebugSetting`s. Of a large launcher.log only the
 head and the end are read.
@@ -54,8 +54,7 @@ NOTHING: Effective = {}
 
 
 def read_health(attempt: Attempt, world_size: int, index: LineIndex | None = None) -> RunHealth:
-    """Health by the attempt's output, with the `index` of one of its logs, and its event files; a log that cannot be read counts as
-    empty."""
+    """Health by the attempt's output (`index` is that of one of its logs) and its event files; an unreadable log counts as empty."""
     paths = AttemptPaths(Path(attempt.folder))
     events = paths.all_events()
     harmless: Counter[str] = Counter()
@@ -85,7 +84,7 @@ def _blocks(log: Path, index: LineIndex | None) -> Iterator[bytes]:
 
 
 def _num_finished(attempt: Attempt, logs: Sequence[Path], events: Sequence[Path], world_size: int) -> int | None:
-    """All ranks of a run that is `ok`, which means just that; of another those known to have finished; None where nothing shows it."""
+    """All ranks if the run is `ok`, which means just that; else those known to have finished; None where nothing shows it."""
     if attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK:
         return world_size
     known = [sum(is_stopped(path, attempt) for path in events)] if events else []
@@ -129,13 +128,13 @@ def _head(log: Path) -> bytes:
     header = find_header(log)
     with contextlib.suppress(OSError), open_file(log) as source:
         source.seek(header.num_bytes)
-        # Empty lines instead of META and CMD: line numbers stay.
+        # Empty lines in place of META and CMD keep line numbers.
         return b"\n" * header.num_lines + source.read(HEAD_BYTES)
     return b""
 
 
 def _in_log(entry: Signature, head: bytes) -> _Found | None:
-    """The first line that a pattern of the entry matches, and how many do."""
+    """The first line that a pattern of the entry matches, and the number of such lines."""
     starts = sorted({start for keyword in entry.keywords for start in _line_starts(head, keyword.encode())})[:MAX_LINES]
     lines = [(start, _line_at(head, start)) for start in starts]
     matching = [(start, text) for start, text in lines if any(pattern.search(text) for pattern in _patterns(entry.id))]
@@ -186,14 +185,14 @@ def _not_set(entry: Signature, variables: tuple[str, ...], effective: Effective)
 
 
 def _assignments(attempt: Attempt, paths: AttemptPaths) -> tuple[str, ...]:
-    """`NAME=value` of those that any entry looks for; from provenance.json where environment.json is lost."""
+    """`NAME=value` of the variables that entries look for; from provenance.json where environment.json is lost."""
     variables = read_environment(paths.environment) or attempt.provenance.environment
     texts = (f"{name}={value}" for name, value in variables.items())
     return tuple(text for text in texts if text.startswith(_prefixes()))
 
 
 def _is_large_enough(entry: Signature, attempt: Attempt, effective: Effective) -> bool:
-    """Whether every setting in the entry's `at_least` is known and as large."""
+    """Whether every setting in the entry's `at_least` is known and large enough."""
     if not entry.at_least:
         return True
     known = _settings(attempt, effective)
@@ -231,12 +230,12 @@ def _patterns(id: str) -> tuple[re.Pattern[str], ...]:
 
 @cache
 def _prefixes() -> tuple[str, ...]:
-    """What the variables that entries look for begin with: most variables are ruled out by that."""
+    """Prefixes of the variables that entries look for, which rule out most variables."""
     return tuple({pattern[:PREFIX_LENGTH] for entry in slow_signs() for pattern in entry.env})
 
 
 SYNC_NAMES = ("timing.sync", "SEATRIAL_SYNC_TIMING", "sync_timing", "enable_cuda_sync_timing", "ENABLE_CUDA_SYNC_TIMING")
-"""All of them are one switch."""
+"""Names of the same switch."""
 ANOMALY_WARNING = "Anomaly Detection has been enabled"
 LONGEST_VALUE = 80
 
@@ -254,7 +253,7 @@ def read_debug_settings(attempt: Attempt, effective: Effective = NOTHING) -> tup
 
 
 def debug_of_signs(signs: Sequence[SlowSign], known: Sequence[DebugSetting]) -> tuple[DebugSetting, ...]:
-    """What only the output shows: torch's warning that anomaly detection is on, unless a setting shows it already."""
+    """What only the output shows: torch's warning about anomaly detection, unless a setting shows it."""
     if any(one.why == CHECKS_BACKWARD for one in known):
         return ()
     warning = next((sign for sign in signs if ANOMALY_WARNING in sign.detail), None)

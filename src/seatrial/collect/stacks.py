@@ -1,6 +1,6 @@
-"""Where every rank was when its stacks were taken.
+"""Stacks of every rank of an attempt.
 
-In: attempt-N/stacks, with what ranks dumped at the stack signal (rank<r>.txt) and what py-spy saw (pid<P>.txt); any bytes at all. Out: one
+In: attempt-N/stacks, with what ranks dumped at the stack signal (rank<r>.txt) and what py-spy saw (pid<P>.txt), in whatever state. Out: one
 `RankStack` a process, ranks first in order, each with its main thread first and the innermost frame first.
 """
 
@@ -77,7 +77,7 @@ class RankStack:
     state: str = ""
     """`T` for a stopped process (SIGSTOP), `D` for one in uninterruptible sleep; else empty."""
     host: str = ""
-    """On many hosts, the one whose agent took them; empty on one host, and for what a rank dumped itself."""
+    """The host whose agent took them; empty on one host, and for a rank's own dump."""
 
 
 def read_stacks(attempt: AttemptPaths) -> tuple[RankStack, ...]:
@@ -86,12 +86,12 @@ def read_stacks(attempt: AttemptPaths) -> tuple[RankStack, ...]:
     known = {stack.rank for stack in found}
     aborted = [stack for folder in folders for stack in _aborted_ranks(folder)]
     found += [stack for stack in aborted if stack.threads and (stack.rank is None or stack.rank not in known)]
-    # What a rank dumped itself comes before what py-spy saw of it.
+    # A rank's own dump comes before py-spy's.
     return tuple(sorted(found, key=lambda stack: (stack.rank is None, stack.rank or 0, stack.source != BY_SIGNAL, stack.pid or 0)))
 
 
 def _stacks_of_host(attempt: AttemptPaths, folder: HostFolder) -> list[RankStack]:
-    """Files in one host's folder; a rank's own dump is in the attempt's, whichever host it ran on."""
+    """Stacks in one host's folder; a rank's own dump is in the attempt's folder on any host."""
     paths: list[Path] = []
     with contextlib.suppress(OSError):
         paths = sorted(folder.paths.stacks.iterdir())
@@ -111,7 +111,7 @@ def main_frame(stack: RankStack) -> str:
 
 
 def is_in_collective(stack: RankStack) -> bool:
-    """Whether its main thread is in a collective: then the others do not wait for this rank."""
+    """Whether its main thread is in a collective; the others are then not waiting for this rank."""
     frames = stack.threads[0].frames if stack.threads else ()
     return any(_COLLECTIVE.search(frame.file) for frame in frames)
 
@@ -139,7 +139,7 @@ def _aborted_ranks(folder: HostFolder) -> list[RankStack]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The end of the file where it is too long: the newest stacks are there."""
+    """Lines of the file, or of the end of a long one, where the newest stacks are."""
     try:
         with open_file(path) as source:
             size = source.seek(0, 2)
@@ -150,7 +150,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _python_threads(lines: list[str]) -> tuple[Thread, ...]:
-    """Of the newest dump: Python lists the newest thread first and the main one last."""
+    """Threads of the newest dump: Python lists the newest thread first and the main one last."""
     threads: dict[str, tuple[str, list[Frame]]] = {}
     current, is_cut = "", False
     at: list[Frame] = []
@@ -193,7 +193,7 @@ def _parse_py_spy(pid: int, lines: list[str]) -> RankStack:
 
 
 def _py_spy_threads(lines: list[str]) -> list[tuple[str, Thread]]:
-    """(number, thread) as they come."""
+    """(number, thread), in file order."""
     heads: list[tuple[str, str, list[Frame]]] = []
     for line in lines:
         if head := _SPY_THREAD.match(line):
@@ -205,7 +205,7 @@ def _py_spy_threads(lines: list[str]) -> list[tuple[str, Thread]]:
 
 
 def _pid_of_rank(attempt: AttemptPaths, rank: int) -> int | None:
-    """From the rank's start event; None without one."""
+    """The pid in the rank's start event; None without one."""
     with contextlib.suppress(OSError):
         for event in itertools.islice(read_json_lines(attempt.events(rank)), START_EVENT_WITHIN_LINES):
             if event.get("kind") == "start" and type(event.get("pid")) is int:

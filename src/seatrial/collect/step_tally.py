@@ -1,9 +1,9 @@
-"""The steps of a large log, read from end to end in bounded memory, with the format that its beginning and end have shown to fit.
+"""The steps of a large log, read from end to end in bounded memory, with the format that fits its beginning and end.
 
 In: a file and the `Reading` of its beginning and end. Out: a `StepTally`: first and last step, number of lines, losses, how often the job
 or its numbers restarted. What counts as a step is what logs.steps.number_steps, which needs all lines at once, counts.
 
-Lines that differ in digits only have their numbers at the same places: the format's expressions are searched once for each shape of line.
+Lines that differ in digits only have their numbers in the same places, so expressions are searched once per shape of line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seatrial.core.text import MIB
 
 # The end of an attempt, where the step numbers restart after it.
 ATTEMPT_ENDS = re.compile(rb"Traceback \(most recent call last\):|\b(?:[Rr]estarting|[Rr]etrying|[Rr]esuming)\b")
-# Formats with all about a step in one line, and without a digit in their expressions.
+# Formats with everything about a step in one line and no digit in their expressions.
 IN_ONE_LINE = {fmt.name: fmt for fmt in (*(LOG_FORMATS[name] for name in ("seed", "torchtitan", "nanogpt", "megatron")), STEP_AND_LOSS)}
 MAX_SHAPES = 20_000
 LONGEST_SHAPE = 1000
@@ -54,16 +54,16 @@ class StepTally:
         self.nan_from: int | None = None
 
     def facts(self) -> dict[str, Any]:
-        """By the names that a summary has."""
+        """The facts by their names in a summary."""
         names = ("first", "last", "num_lines", "first_loss", "last_loss", "lowest_loss", "nan_from", "num_nan", "num_restarts")
         return {name: getattr(self, name) for name in (*names, "num_started_over")}
 
     def break_off(self) -> None:
-        """A line says that an attempt ended, or that another one begins."""
+        """A line reports that an attempt ended or another one begins."""
         self._is_broken_off = True
 
     def take(self, number: int, loss: float | None, epoch: int | None) -> None:
-        """The next line with a step; `epoch` is the last that a line named."""
+        """The next line with a step; `epoch` is the last one named."""
         newest = self._newest
         if newest is None:
             self._first_number = number
@@ -121,7 +121,7 @@ NOTHING = _FieldSpans()
 
 
 def tally_steps(path: Path, reading: Reading) -> StepTally | None:
-    """The steps of all lines of the rank that was read; None for a format whose steps need several lines at once."""
+    """Steps of all lines of the reading's rank; None for a format whose steps need several lines at once."""
     if reading.name not in IN_ONE_LINE or reading.bar is not None:
         return None
     tally = StepTally(interval=reading.numbered.interval)
@@ -173,7 +173,7 @@ class _Lines:
                 tally.take(number, loss, self._epoch)
 
     def _find(self, line: bytes, *, is_own: bool) -> _FieldSpans | None:
-        """None for an odd line, which is read part by part."""
+        """The fields of the line; None for an odd line, which is read part by part."""
         if is_own and (not line.isascii() or any(byte in line for byte in ODD)):
             return None
         ends = ATTEMPT_ENDS.search(line) is not None
@@ -202,7 +202,7 @@ class _Lines:
                 tally.take(int(values["step"]), values.get("loss"), self._epoch)
 
     def _parts(self, line: bytes) -> Iterator[str]:
-        """A carriage return ends one; what follows keeps the rank."""
+        """Parts between carriage returns; what follows one keeps the rank."""
         for part in line.split(b"\r"):
             text = part.decode("utf-8", errors="replace")
             mark = RANK_MARK.match(text)

@@ -66,9 +66,9 @@ from seatrial.records.plan import WorkloadSpec
 from seatrial.records.stored import read_record
 
 LARGEST_BATCHED_BYTES = MIB
-"""For a larger file the time polars takes to begin does not matter."""
+"""For larger files polars' start-up time does not matter."""
 BATCH_BYTES = MIB
-"""A longer text is read no faster, and takes more memory."""
+"""Longer text is not read faster and takes more memory."""
 # Beyond this share of rows with a pause, leaving them out would leave nothing to measure.
 MAX_PAUSED_SHARE = 0.5
 # Beyond this share of untimed lines the script's output is buffered, and single steps cannot be seen.
@@ -83,7 +83,7 @@ class ReadAhead:
     events: Mapping[Path, pl.DataFrame] = field(default_factory=dict)
     samples: Mapping[Path, Samples] = field(default_factory=dict)
     log_index: LineIndex | None = None
-    """Of launcher.log, where it was followed as it grew."""
+    """Index of launcher.log, if it was followed while it grew."""
 
 
 NOTHING = ReadAhead()
@@ -91,8 +91,8 @@ NOTHING = ReadAhead()
 
 def read_ahead(attempts: Sequence[Attempt]) -> ReadAhead:
     """Small files of attempts that are over, in batches: events of those with one rank (several ranks' files are read together anyway)
-    and telemetry. polars takes a third of a millisecond to begin with a file of any size, and a campaign has thousands of small ones. A
-    file that is large, truncated or odd is left out, if need be with its batch, and is read separately."""
+    and telemetry. polars takes a third of a millisecond per file of any size, and a campaign has thousands of small ones. A large,
+    truncated or odd file is left out, if need be with its batch, and read separately."""
     over = [(attempt, AttemptPaths(Path(attempt.folder))) for attempt in attempts if attempt.outcome is not None]
     gpu = [paths.gpu_telemetry for attempt, paths in over if attempt.telemetry and attempt.telemetry.gpu]
     host = [paths.host_telemetry for attempt, paths in over if attempt.telemetry and attempt.telemetry.host]
@@ -164,7 +164,7 @@ def _read_tables(attempt: Attempt, ahead: ReadAhead) -> StepTables:
 
 
 def _with_printed_work(tables: StepTables, attempt: Attempt, index: LineIndex | None) -> StepTables:
-    """Events of a script that reports neither samples nor tokens, with those that it prints about itself."""
+    """For a script whose events report neither samples nor tokens: the work that it prints about itself."""
     workload, steps = attempt.spec.workload, tables.steps
     typed = (workload.samples_per_step, workload.tokens_per_step)
     is_reported = any(steps[name].null_count() < len(steps) for name in ("samples", "tokens"))
@@ -281,7 +281,7 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
 def _rows(printed: list[PrintedStep], work: StepWork) -> list[Row]:
     """Rows of the step table, without rank and phases."""
     rows: list[Row] = []
-    # The step that the next time is counted from: none before the first chunk, nor across the end of an epoch.
+    # The step that the next time is counted from; None before the first chunk and across the end of an epoch.
     base: PrintedStep | None = None
     last = printed[0]
     for each, later in zip(printed, [*printed[1:], None], strict=True):
@@ -327,7 +327,7 @@ def _pauses(reading: Reading, rows: list[Row], lines: Sequence[StampedLine], wor
 
 
 def _pause_patterns(name: str, workload: WorkloadSpec) -> Iterator[tuple[str, LinePattern]]:
-    """The format's pause patterns; for lines of no known format those of all, and the plan's that name a pause."""
+    """The format's pause patterns (those of all formats for an unknown one) and the plan's that name a pause."""
     formats = PAUSE_LINES.values() if name in (OWN, STEP_AND_LOSS.name) else [PAUSE_LINES.get(name, {})]
     for by_name in formats:
         yield from ((pause, re.compile(pattern)) for pause, pattern in by_name.items())
@@ -347,7 +347,7 @@ def _rank0_table(rows: list[Row], phases: dict[int, dict[str, float]]) -> pl.Dat
 
 
 def _other_ranks(seed: SeedReading, steps: set[float | int | None]) -> list[pl.DataFrame]:
-    """Rows with phases only: the wall time of a rank that did not print the line is unknown."""
+    """Rows with phases only: the wall time of the other ranks is unknown."""
     rows = [
         {"rank": rank, "step": step, "span": 1, **values}
         for rank, by_step in sorted(seed.phases.items())
@@ -362,7 +362,7 @@ def log_time_cautions(rows: Sequence[Row], *, restarts: int = 0, pauses_count: b
     """Limits of the times in rows that were read from a log."""
     timed = [row for row in rows if row["iter_ms"] is not None]
     spans = sorted(int(row["span"] or 1) for row in timed)
-    # By the numbers that were printed: where lines came together, a time spans several of them too.
+    # By printed numbers: where lines came together, a time spans several of them too.
     grown = [later - one for one, later in itertools.pairwise(int(row["step"] or 0) for row in rows) if later > one]
     interval = statistics.median_low(grown) if grown else 1
     may_be_timed = len(rows) - 1 - restarts
@@ -404,7 +404,7 @@ def unplaced_loss_cautions(num_losses: int) -> Iterator[Caution]:
 
 
 def log_file_cautions(text: LogText) -> Iterator[Caution]:
-    """What of launcher.log and its arrival times could not be read."""
+    """Parts of launcher.log and its arrival times that could not be read."""
     if text.problem:
         yield Caution(kind="unreadable_file", text=f"launcher.log could not be read ({text.problem}) and was skipped.")
     if text.arrivals.problem:

@@ -43,10 +43,10 @@ HOST_READ = (
 LARGEST_FILE_BYTES = 512 * MIB
 """A fortnight of eight GPUs, sampled every two seconds. The rest is not read."""
 LARGEST_VALUE = 1e15
-"""No cell of ours is larger; of some columns none comes near it."""
+"""No cell of ours is larger."""
 PERCENTAGES = ("util_gpu_pct", "util_mem_pct", "cpu_user_pct", "cpu_system_pct", "cpu_idle_pct", "cpu_iowait_pct", "cpu_steal_pct")
 LARGEST_PCT = 101.0
-"""With what rounding may add."""
+"""100 with rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Samples:
 
 
 def read_telemetry(attempt: Attempt, ahead: Mapping[Path, Samples] | None = None) -> TelemetryTables:
-    """Both tables, of all hosts; files that are empty by their account are not opened. `ahead` are files that were read already."""
+    """Both tables, of all hosts; files that are empty by their account are not opened. `ahead`: files already read."""
     folders = host_folders(AttemptPaths(Path(attempt.folder)), attempt.nodes)
     accounts = [attempt.telemetry, *(attempt.node_telemetry.get(folder.name) for folder in folders[1:])]
     read = [_read_host(attempt, folder, account, ahead or {}) for folder, account in zip(folders, accounts, strict=True)]
@@ -87,7 +87,7 @@ def _read_host(attempt: Attempt, folder: HostFolder, account: TelemetryAccount |
 
 
 def samples_on_harness_clock(tables: TelemetryTables, offset_s: float) -> TelemetryTables:
-    """The samples of one host, whose clock was ahead by `offset_s`, by the harness's clock."""
+    """The samples of a host whose clock was ahead by `offset_s`, converted to the harness's clock."""
     if not offset_s:
         return tables
     gpu, host = (None if table is None else table.with_columns(pl.col("epoch_sec") - offset_s) for table in (tables.gpu, tables.host))
@@ -114,7 +114,7 @@ def merge_hosts(read: Sequence[TelemetryTables], folders: Sequence[HostFolder]) 
 
 
 def _merge_cautions(cautions: Sequence[Caution]) -> tuple[Caution, ...]:
-    """One of each kind, with the number of files it holds for."""
+    """One caution of each kind, with the number of its files."""
     by_kind: dict[str, list[Caution]] = {}
     for caution in cautions:
         by_kind.setdefault(caution.kind, []).append(caution)
@@ -182,7 +182,7 @@ def _parse_batch(files: Mapping[Path, bytes], names: list[str], columns: tuple[s
 
 def _parse(rows: bytes, names: list[str], columns: tuple[str, ...]) -> pl.DataFrame | None:
     schema = {name: pl.String if name in TEXT_COLUMNS else pl.Float64 for name in names}
-    # polars rejects a whole file for bytes that are no UTF-8.
+    # polars rejects a whole file for invalid UTF-8.
     text = rows if rows.isascii() else rows.decode("utf-8", errors="replace").encode()
     try:
         return pl.read_csv(
@@ -220,7 +220,7 @@ def _checked(table: pl.DataFrame) -> Samples:
 
 
 def _is_clean(table: pl.DataFrame) -> bool:
-    """Whether every number is in range and every row has its time: so it is in most files, and one comparison shows it."""
+    """Whether every number is in range and every row has a time, as in most files: one comparison."""
     names = [name for name in table.columns if table[name].dtype == pl.Float64]
     values = np.column_stack([table[name].to_numpy() for name in names])
     low, high = np.array([_range(name) for name in names]).T
@@ -236,7 +236,7 @@ def _range(name: str) -> tuple[float, float]:
 
 
 def _by_time(table: pl.DataFrame) -> pl.DataFrame:
-    """One row for each moment (and GPU), sorted by time; the same table where that is so already."""
+    """One row for each moment (and GPU), sorted by time; the same table if it is already so."""
     key = [name for name in ("epoch_sec", "gpu_index") if name in table.columns]
     later = np.diff(table["epoch_sec"].to_numpy())
     # The sampler writes the GPUs of one moment in the order of their indices.

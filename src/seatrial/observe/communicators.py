@@ -1,8 +1,8 @@
 """Whether the ranks formed the world that was planned: a smaller one is a failure, not a slow run.
 
 In: the ranks' `process_group` events (backend and size as torch.distributed reports them), and for scripts without the probe the rank
-variables that the agent saw in their environment (observed_ranks.json). Out: one sentence, or nothing. What no rank reports is unknown,
-and no reason to fail.
+variables that the agent saw in their environment (observed_ranks.json). Out: one sentence, or nothing. What no rank reports is unknown
+and not a failure.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from seatrial.records.events import PROCESS_GROUP
 from seatrial.records.launch import Communicator, ObservedRanks
 from seatrial.records.stored import read_record
 
-# A group is joined before the first step; a few hundred steps follow in as many bytes.
+# Groups are joined before the first step; this holds a few hundred steps more.
 HEAD_BYTES = 256 << 10
 _MARK = f'"{PROCESS_GROUP}"'.encode()
 
 
 def read_communicators(attempt: AttemptPaths) -> tuple[Communicator, ...]:
-    """Every process group that a rank reported near the beginning of its event file. Processes that all took themselves for rank 0 share
-    one file, and are each listed."""
+    """Every process group that a rank reported near the beginning of its event file. Processes that all claim rank 0 share one file and are
+    each listed."""
     return tuple(found for path in attempt.all_events() for found in _in_file(path, attempt.number))
 
 
@@ -40,7 +40,7 @@ def _in_file(path: Path, attempt: int) -> list[Communicator]:
 
 
 def smaller_world(planned: int, communicators: Sequence[Communicator], observed: ObservedRanks | None = None) -> str:
-    """What shows that no group has the planned size; empty where one has, and where nothing is known."""
+    """Why no group has the planned size; empty if one has it or nothing is known."""
     if communicators:
         largest = max(communicators, key=lambda one: one.size)
         if largest.size >= planned:
@@ -55,20 +55,20 @@ def smaller_world(planned: int, communicators: Sequence[Communicator], observed:
 
 
 def world_at_end(planned: int, attempt: AttemptPaths) -> str:
-    """Of a run that is over. The agent looks at environments now and then: only at the end has it seen all it will."""
+    """`smaller_world` of a finished run, with the environments that the agent saw; these are complete only at the end."""
     observed = read_record(ObservedRanks, attempt.observed_ranks)[0]
     return smaller_world(planned, read_communicators(attempt), observed) if planned > 1 else ""
 
 
 class WorldCheck:
-    """Looks once, as soon as the ranks with the probe have ended their first step."""
+    """Checks once, as soon as the ranks with the probe have ended their first step."""
 
     def __init__(self, planned: int, attempt: AttemptPaths) -> None:
         self._planned, self._attempt = planned, attempt
         self._is_done = planned < 2
 
     def problem(self, progress: Progress) -> str:
-        """What is wrong; empty before the first step, and where nothing is."""
+        """The problem; empty without one and before the first step."""
         if self._is_done or not progress.rank_states or progress.step is None:
             return ""
         self._is_done = True

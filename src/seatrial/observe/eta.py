@@ -1,7 +1,7 @@
 """When a run and a campaign will end, each with its 90 % interval.
 
-In: the ranks' last steps, read again and again, and the durations of finished runs. Out: `RunEstimate` and `TimeLeft`, None where nothing
-can be estimated. No clock in here: the current time is passed in.
+In: the ranks' last steps, polled, and the durations of finished runs. Out: `RunEstimate` and `TimeLeft`, None where nothing
+can be estimated. The current time is passed in.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from seatrial.records.eta import GLOBAL_MAX, RANK0, Z_90, EtaEstimate, EtaEstima
 from seatrial.records.plan import RunSpec
 
 FALLBACK = "fallback_local"
-# How far a run may be off the mean of its group while only one was seen, and off the mean of all while none was.
+# Assumed spread of a run around its group's only run, or around the mean of all while the group has none.
 UNKNOWN_REPEAT_RATIO = 0.05
 UNKNOWN_GROUP_RATIO = 0.3
-# Where the latest steps are this much slower than the estimate, which is updated every five seconds, it has not caught up yet.
+# Latest steps slower than this: the estimate, updated every five seconds, has not caught up.
 JUMP_RATIO = 1.5
-# A heartbeat comes every five seconds, and a step may be under way: for so long silence counts as progress, and no longer.
+# Silence counts as progress for so long: heartbeats come every five seconds, and a step may be under way.
 UNSEEN_S = 6.0
 UNSEEN_STEPS = 1.5
 
@@ -43,7 +43,7 @@ class RunEstimate:
     mode: str = ""
     """`rank0` or `global_max`, `fallback_local` while only a step time is known, empty while nothing is."""
     iter_ms_p50: float | None = None
-    """Of the slowest rank."""
+    """Median step time of the slowest rank."""
 
 
 class RunEtaTracker:
@@ -85,7 +85,7 @@ class RunEtaTracker:
         estimator.add(last.step, last.step_t, last.paused_s)
 
     def _estimate_of(self, rank: int, now_t: float) -> EtaEstimate | None:
-        """Its estimate less the time since its last step, as long as steps may have ended that were not reported yet."""
+        """The rank's estimate less the time since its last step, as long as unreported steps may have ended."""
         estimate = self._estimators[rank].estimate()
         if estimate is None:
             return None
@@ -94,7 +94,7 @@ class RunEtaTracker:
         return replace(estimate, eta_s=eta_s, low_s=low_s, high_s=high_s)
 
     def _guess(self, last_steps: Sequence[LastStep], slowest_ms: float | None, now_t: float) -> TimeLeft | None:
-        """Steps to go by the latest median step time alone, as the seeds' driver does before there is an estimate."""
+        """Remaining steps at the latest median step time, as the seeds' driver does before there is an estimate."""
         if self._total_steps is None or slowest_ms is None:
             return None
         last = min(last_steps, key=lambda last: last.step)
@@ -112,7 +112,7 @@ def _unseen_s(passed_s: float, iter_ms: float) -> float:
 class CurrentRun:
     group_key: str
     elapsed_s: float
-    """Since its launch: start-up counts, as it does in the durations of finished runs."""
+    """Since its launch: start-up counts, as in the durations of finished runs."""
     left: TimeLeft | None = None
 
 
@@ -126,7 +126,7 @@ def campaign_eta(
     """What is left of the current run and every run of `remaining`, each by its group's durations so far (`durations_s`, by group key),
     else by all.
 
-    A run that would end beyond the budget is not started, so it and those after it do not count.
+    A run that would exceed the budget is not started, so it and those after it do not count.
     """
     known = _Durations(durations_s, current)
     if not known:
@@ -177,7 +177,7 @@ class _Durations:
         return _Duration(mean_s=mean_s, own_sd_s=own_s, shared_sd_s=own_s / math.sqrt(len(durations)), group_key=group_key)
 
     def finished_mean_s(self, group_key: str) -> float:
-        """By which the campaign decides whether a run still fits: 0 for a group without a finished run."""
+        """Mean duration of the group, by which the campaign decides whether a run still fits; 0 without a finished run."""
         return self._finished_mean_s.get(group_key, 0.0)
 
     def rest_of(self, current: CurrentRun) -> _Duration:

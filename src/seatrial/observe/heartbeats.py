@@ -1,8 +1,8 @@
 """The latest heartbeat of every rank, with its times converted to the harness's clock.
 
-In: an attempt's folder, read again and again. Out: one `Heartbeat` for each rank that has written any. A file that has not grown is not
-read again; of one that has, only the end is. Torn lines and lines of another attempt or rank are skipped, and a file that cannot be read
-leaves the rank where it was. While the folder's disk fails, ranks write to the fallback folder (see `append`) and are read there.
+In: an attempt's folder, polled. Out: one `Heartbeat` for each rank that has written any. Only the end of a
+file that has grown is read. Torn lines and lines of another attempt or rank are skipped, and an unreadable file leaves the rank where it
+was. While the folder's disk fails, ranks write to the fallback folder (see `append`) and are read there.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.observe.training_health import HealthSample, read_sample
 from seatrial.records.events import HEARTBEAT_EVERY_S
 
-# A line has about 300 bytes; the second size is for one with a long message.
+# A line has about 300 bytes, one with a long message more.
 TAIL_SIZES_BYTES = (4096, 65536)
 # How many lines of a tail are tried before it counts as unreadable.
 MAX_LINES = 16
 # A file that has not grown for longer may continue in the fallback folder.
 FALLBACK_AFTER_S = 1.5 * HEARTBEAT_EVERY_S
-# Larger values are rejected: more steps than a float counts one by one, and a day for one step.
+# Larger values are rejected: a float no longer counts steps one by one, and no step takes a day.
 MAX_STEPS = 2**53
 MAX_ITER_MS = 86_400_000.0
 MAX_TEXT_LENGTH = 200
-# A clock that is ahead by less is within what time services correct, and does no harm here.
+# A clock that is ahead by less is within what time services correct, and harmless here.
 MIN_AHEAD_S = 1.0
 # A shared folder may show a file a few seconds late, and the harness itself may be slow to read.
 MIN_BEHIND_S = 30.0
@@ -46,7 +46,7 @@ OffsetOf = Callable[[int], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """One line, validated."""
+    """One validated line."""
 
     rank: int
     step: int | None
@@ -195,16 +195,16 @@ def _last_lines(path: Path, tail_bytes: int) -> list[bytes]:
 
 
 def unknown_offset(rank: int) -> float | None:
-    """For a run on one host, whose ranks have our own clock."""
+    """None for every rank: on one host all share a clock."""
     return None
 
 
 class HostClocks:
     """Converts heartbeat times from the clocks of the ranks' hosts to the harness's clock.
 
-    Where the connection to a host has measured its offset, that is used. Otherwise it is estimated: a heartbeat that was seen before it
-    was written comes from a clock that is ahead, and of a clock that is far behind every heartbeat is seen late by as much. Smaller
-    delays come from the shared folder and our own polling, and are ignored.
+    The offset that the connection to a host measured is used. Otherwise it is estimated: a heartbeat that was seen before it was written
+    comes from a clock that is ahead; heartbeats of a clock far behind are all seen late by as much. Smaller delays come from the shared
+    folder and our polling, and are ignored.
     """
 
     def __init__(self, offset_of: OffsetOf = unknown_offset, wall: Callable[[], float] = time.time, *, estimates: bool = True) -> None:

@@ -1,7 +1,7 @@
 """The step that a script without the probe has reached, from the lines it prints.
 
-In: launcher.log and launcher_arrivals.csv as they grow, each read on from where the last read ended. Out: `LogProgress`: the latest step,
-when its line arrived, and the median step time between the lines before it. Where all ranks print, only the first that printed a step is
+In: launcher.log and launcher_arrivals.csv as they grow, read incrementally. Out: `LogProgress`: the latest step,
+when its line arrived, and the median step time between the lines before it. If all ranks print, only the first that printed a step is
 followed, so that no step counts twice.
 """
 
@@ -31,7 +31,7 @@ from seatrial.core.log_lines import (
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.plan import RunSpec
 
-# One read of a log must stay cheap even when a script floods it.
+# A read must stay cheap even if a script floods its log.
 MAX_READ_BYTES = 1 << 20
 # The median of the latest step times is taken over this many printed steps.
 MEDIAN_LINES = 20
@@ -42,7 +42,7 @@ ANY_LINE = compile_patterns(STEP_AND_LOSS.lines)
 
 @dataclass(frozen=True, kw_only=True)
 class LogProgress:
-    """What a log has shown so far."""
+    """Progress by a log so far."""
 
     has_output: bool
     step: int | None = None
@@ -51,7 +51,7 @@ class LogProgress:
 
 
 class LogProgressReader:
-    """Reads one attempt's log again and again."""
+    """Polls one attempt's log."""
 
     def __init__(self, spec: RunSpec, attempt: AttemptPaths, wall: Callable[[], float] = time.time) -> None:
         self._formats = _formats(spec)
@@ -78,7 +78,7 @@ class LogProgressReader:
         return LogProgress(has_output=self._log.offset > self._log.start, step=self._step, step_t=self._step_t, iter_ms_p50=iter_ms_p50)
 
     def _steps_in(self, text: str) -> Iterator[int]:
-        """By each format that finds one; by none, that of any line with a step and a loss."""
+        """Steps by each format that finds one; else the step of any line with a step and a loss."""
         is_known = False
         for name, patterns in self._formats:
             step = line_values(text, patterns).get("step")
@@ -100,7 +100,7 @@ class LogProgressReader:
     def _add_step_time(self, step: int, t: float) -> None:
         """Lines that arrived together were buffered by the script: only the first of them counts."""
         previous, self._previous = self._previous, (step, t)
-        # A step not above the last starts another epoch or another progress bar: the time between the two means nothing.
+        # A step not above the last starts another epoch or progress bar: the time between the two has no meaning.
         if previous is None or step <= previous[0]:
             return
         if t > previous[1]:

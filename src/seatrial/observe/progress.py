@@ -1,4 +1,4 @@
-"""How far a run is while it runs, and how much memory and disk it uses.
+"""Progress of a running attempt, and its use of memory and disk.
 
 In: an attempt's folder. Out: `Progress`, from the ranks' heartbeats where the workload has the probe, else from the lines the script
 prints, else only from the fact that it prints; memory from host_telemetry.csv; disk from the sizes of the attempt's files. Reading is
@@ -30,11 +30,11 @@ BETWEEN_STEPS = "loop"
 DISK_USAGE_EVERY_S = 5.0
 # The last sample of sixteen GPUs, and of a host many.
 TAIL_BYTES = 8192
-# torchrun keeps the ranks' output three folders deep, on other hosts two folders below theirs.
+# torchrun keeps ranks' output three folders deep; other hosts' folders are two deep themselves.
 MAX_DEPTH = 8
 # No host has more than this, in KiB: an exbibyte.
 MAX_RSS_KIB = 2**50
-# What launchers, watchdog threads and an idle host do stays below these.
+# Launchers, watchdog threads and an idle host stay below these.
 BUSY_CPU_PCT = 10.0
 BUSY_GPU_PCT = 1.0
 BUSY_DISK_KIB_PER_S = 1024.0
@@ -51,7 +51,7 @@ class LastStep:
     step_t: float
     """The harness's wall clock when it ended; for a script without the probe, when its line arrived."""
     paused_s: float = 0.0
-    """All time in named pauses up to then; always 0 for a script without the probe."""
+    """Total time in named pauses until then; always 0 without the probe."""
     iter_ms_p50: float | None = None
     """Median of the latest step times; None where too few are known."""
 
@@ -62,7 +62,7 @@ class RankState:
 
     rank: int
     step: int | None = None
-    """The last one that ended; None before the first."""
+    """Last step that ended; None before the first."""
     phase: str = ""
     """The probe's name for it: `fwd`, `loop` between two steps, `pause:eval`, `done`."""
     pid: int | None = None
@@ -70,7 +70,7 @@ class RankState:
     heartbeat_t: float = 0.0
     """When it was written, by the harness's wall clock."""
     heartbeat_bytes: int = 0
-    """Size of the heartbeat file: grows with every heartbeat, even where the clock stops or is set back."""
+    """Size of the heartbeat file: grows with every heartbeat, even if the clock stops or is set back."""
 
     @property
     def is_done(self) -> bool:
@@ -93,19 +93,19 @@ class DiskUsage:
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """What a run does by the latest samples, on the host that does most of it; None where telemetry has no value. The kernel counts disk
-    and network for the host only, so that others' traffic is in them."""
+    """Activity of a run by the latest samples, on its busiest host; None where telemetry has no value. Disk and network are the whole
+    host's, including others' traffic."""
 
     cpu_pct: float | None = None
-    """Of its processes, in percent of one core."""
+    """CPU use of its processes, in percent of one core."""
     gpu_pct: float | None = None
-    """Of the busiest of its GPUs."""
+    """Utilisation of its busiest GPU."""
     disk_kib_per_s: float | None = None
     net_kib_per_s: float | None = None
 
     @property
     def text(self) -> str:
-        """What it is busy with; empty where it is idle."""
+        """What it is busy with; empty if idle."""
         busy = [
             (self.cpu_pct, BUSY_CPU_PCT, "CPU", "%"),
             (self.gpu_pct, BUSY_GPU_PCT, "GPU", "%"),
@@ -143,13 +143,13 @@ class Progress:
     disk: DiskUsage = DiskUsage()
     """Logs, events and stacks of the attempt; updated every few seconds."""
     activity: Activity | None = None
-    """What its processes do; None where no telemetry says so."""
+    """What its processes do; None without telemetry."""
     health: HealthSample | None = None
-    """What the first rank reported of the training lately; None where it reports nothing."""
+    """The first rank's latest figures of the training; None without any."""
 
 
 class ProgressReader:
-    """Reads the progress of one attempt again and again."""
+    """Polls the progress of one attempt."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class ProgressReader:
         """`offset_of` gives how far the clock of a rank's host is ahead of ours, where the connection to it has measured that."""
         self._spec, self._attempt = spec, attempt
         self._clocks = HostClocks(offset_of, wall, estimates=not spec.place.traits.is_this_machine)
-        # Arrivals are by the clock of node 0, and so must be the time that replaces a missing one.
+        # Arrivals are on node 0's clock, so the time that replaces a missing one must be too.
         self._log = LogProgressReader(spec, attempt, lambda: wall() + self._clocks.offset_s(0))
         self._heartbeats = HeartbeatReader(attempt, monotonic)
         self._disk = DiskUsageReader(attempt, monotonic)
@@ -186,7 +186,7 @@ class ProgressReader:
         )
 
     def _from_heartbeats(self, heartbeats: Sequence[Heartbeat]) -> Progress:
-        # Ranks that torchrun restarted are before their first step again, and the run is alive all the same.
+        # Restarted ranks are before their first step again, but the run is alive.
         self._stepped.update(heartbeat.rank for heartbeat in heartbeats if heartbeat.step is not None)
         return progress_from_heartbeats(heartbeats, self._stepped)
 
@@ -201,7 +201,7 @@ class ProgressReader:
 
 
 def progress_from_heartbeats(heartbeats: Sequence[Heartbeat], stepped: Collection[int]) -> Progress:
-    """Of ranks with the probe, one heartbeat each; `stepped` are those that have ended a step, now or before."""
+    """Progress by one heartbeat per rank; `stepped`: ranks that have ended a step, now or before."""
     steps = [heartbeat.step for heartbeat in heartbeats if heartbeat.step is not None]
     return Progress(
         step=min(steps) if len(steps) == len(heartbeats) else None,
@@ -214,7 +214,7 @@ def progress_from_heartbeats(heartbeats: Sequence[Heartbeat], stepped: Collectio
 
 
 def _last_step(heartbeat: Heartbeat) -> LastStep | None:
-    """None before the first step. Old probes write no `step_t`; the heartbeat's own time is at most one heartbeat later."""
+    """The rank's last step; None before the first. Old probes write no `step_t`; the heartbeat's time is at most one heartbeat later."""
     step_t = heartbeat.step_t if heartbeat.step_t is not None else heartbeat.ts
     if heartbeat.step is None or step_t is None:
         return None
@@ -234,7 +234,7 @@ def _rank_state(heartbeat: Heartbeat) -> RankState:
 
 
 def _size_with_fallback(path: Path) -> int:
-    """Including its part in the fallback folder while its disk fails."""
+    """Size of a file with its part in the fallback folder while its disk fails."""
     fallback = fallback_entry(path)
     return size_bytes(path) + (size_bytes(fallback) if fallback else 0)
 
@@ -255,7 +255,7 @@ def latest_rss_bytes(host_telemetry: Path) -> int | None:
 
 
 def latest_activity(hosts: Sequence[AttemptPaths]) -> Activity | None:
-    """By the newest samples of every host; None where none has a value."""
+    """Activity by the newest samples of all hosts; None without a value."""
     rows = [row for host in hosts for row in _latest_rows(host.host_telemetry, HOST_COLUMNS)[:1]]
     gpus = [row for host in hosts for row in _newest_sample(_latest_rows(host.gpu_telemetry, GPU_COLUMNS))]
     found = Activity(
@@ -282,7 +282,7 @@ def _latest_rows(telemetry: Path, columns: Sequence[str]) -> list[dict[str, byte
 
 
 def _newest_sample(rows: Sequence[dict[str, bytes]]) -> list[dict[str, bytes]]:
-    """Of GPUs, which have a row each with the same time."""
+    """Rows of the newest sample: GPUs have one each with the same time."""
     return [row for row in rows if row["epoch_sec"] == rows[0]["epoch_sec"]]
 
 

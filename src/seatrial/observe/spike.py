@@ -1,6 +1,6 @@
 """Alarms for steps that have become much slower, and for the end of that.
 
-In: progress, read again and again, and the plan's `limits.spike_ratio`. Out: `SpikeAlarm` or None; campaign/ writes it to alarms.jsonl.
+In: progress, polled, and the plan's `limits.spike_ratio`. Out: `SpikeAlarm` or None; campaign/ writes it to alarms.jsonl.
 Pure: times are passed in. The median of the latest steps on the slowest rank is compared with the median of those medians before, so
 neither one slow step nor one odd reading raises an alarm. A step that does not end at all raises one too, once it has lasted far longer
 than any before; named pauses, and time in which the harness itself did not run, do not count for that.
@@ -15,12 +15,11 @@ from statistics import median
 from seatrial.observe.progress import LastStep, Progress
 from seatrial.observe.stall import HARNESS_GAP_S
 
-# Readings with a new step make up the usual step time, and this many must be there before anything counts as unusual. With the probe
-# there is one for every heartbeat, so these are the last minute; of a script's own lines there may be one every second, so there they may
-# be the last twelve seconds only, each of them a median over the script's latest lines.
+# The usual step time comes from this many readings with a new step. With the probe there is one per heartbeat, so these are the last
+# minute; from a script's lines there may be one a second, each a median over the latest lines.
 USUAL_READINGS = 12
 MIN_READINGS = 3
-# A step is reported up to a heartbeat late, so silence means something only beyond this, whatever the steps took before.
+# A step is reported up to a heartbeat late, so only longer silence counts, whatever the steps took before.
 MIN_SILENCE_S = 15.0
 SPIKE, SILENCE, OVER = "spike", "silence", "spike_over"
 
@@ -43,7 +42,7 @@ class SpikeAlarm:
 
 
 class SpikeDetector:
-    """Checks one run again and again. `ratio` None: never an alarm."""
+    """Checks one run repeatedly. `ratio` None: never an alarm."""
 
     def __init__(self, ratio: float | None) -> None:
         self._ratio = ratio
@@ -55,7 +54,7 @@ class SpikeDetector:
 
     def check(self, progress: Progress, t: float, now_m: float | None = None) -> SpikeAlarm | None:
         """An alarm when a spike begins, grows by the ratio again, or is over. `t` is the wall clock, for the alarm; `now_m` a monotonic
-        one, for how long a step lasts (`t` where it is not given)."""
+        one, for how long a step lasts (default `t`)."""
         now_m = t if now_m is None else now_m
         slowest = max(progress.last_steps, key=lambda last: last.iter_ms_p50 or 0.0, default=None)
         if self._ratio is None or slowest is None or not slowest.iter_ms_p50:
@@ -85,7 +84,7 @@ class SpikeDetector:
         if before_ms is None or self._reported_ms is None:
             self._usual_ms.append(now_ms)
             return None
-        # Half-way back, so that a step time at the very border does not come and go; what is slow does not become usual meanwhile.
+        # Half-way back, so that a step time at the border does not flicker; slow readings do not become usual meanwhile.
         if now_ms > before_ms * (1 + ratio) / 2:
             return None
         self._reported_ms = None

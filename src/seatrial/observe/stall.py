@@ -1,14 +1,14 @@
 """When a run counts as stalled, and which rank the others wait for.
 
-In: progress, read again and again, and the harness's monotonic clock: wall clocks may jump. Out: `Stall` or None, and its description.
+In: progress, polled, and the harness's monotonic clock, since wall clocks may jump. Out: `Stall` or None, and its description.
 Pure.
 
 With the probe, a rank is stalled while the step in its heartbeats stays the same for longer than the plan's limit. While the rank that
 is furthest behind is between two steps, has taken them all or was restarted, all ranks get at least as long as a start, since an
 evaluation without a named pause looks like that. A named pause stops the clocks as long as its rank's heartbeat comes. Without the probe,
 a script is stalled while neither a step nor any output comes: for ten minutes or `factor` times its longest silence before, whichever is
-longer. It cannot announce an evaluation, a download or a compilation, so that silence is extended, at most threefold, while its processes
-are busy; a collective that hangs is busy too, so that activity alone never keeps a run. The plan's `quiet_s` is exact; with
+longer. It cannot announce an evaluation, a download or a compilation, so the limit is extended, at most threefold, while its processes
+are busy; a hanging collective is busy too, so activity alone never keeps a run. The plan's `quiet_s` is exact; with
 the probe, a named pause and the time between heartbeats do not count, and the limits of single ranks are at least as long.
 """
 
@@ -37,10 +37,10 @@ HEARTBEAT_SPREAD_S = HEARTBEAT_EVERY_S + 1.5
 SILENT_S = 1.6 * HEARTBEAT_EVERY_S
 # A rank that makes progress is seen between two steps too, by chance, until its next heartbeat.
 BETWEEN_STEPS_S = 2 * HEARTBEAT_EVERY_S
-# Nobody waits longer for a script without a sign of life, and few that work print nothing for as long.
+# Few working scripts print nothing for as long.
 QUIET_S = 600.0
 MAX_EXTENSION = 3.0
-# Telemetry comes every few seconds, and work that waits now and then is work all the same.
+# Telemetry comes every few seconds, and work may wait now and then.
 ACTIVE_S = 30.0
 UNKNOWN_ACTIVITY = "telemetry is off: activity unknown"
 STALL_KEY, QUIET_KEY, START_KEY = "limits.stall", "limits.stall.quiet_s", "limits.start_s"
@@ -63,9 +63,9 @@ class Stall:
     """Those of them that still take steps."""
     num_done: int = 0
     iter_ms_p50: float | None = None
-    """Of the slowest rank, before the stall."""
+    """Median step time of the slowest rank before the stall."""
     longest_silence_s: float = 0.0
-    """Of a script without the probe: before this one."""
+    """Longest earlier silence of a script without the probe."""
     extended: str = ""
     """Why a script got longer than its limit."""
 
@@ -89,7 +89,7 @@ def _num_steps(state: RankState) -> int:
 
 @dataclass
 class _RankClock:
-    """When one rank last gave signs of life and of progress."""
+    """When one rank last showed life and progress."""
 
     step_and_pid: tuple[int | None, int | None]
     heartbeat: tuple[float, int]
@@ -97,7 +97,7 @@ class _RankClock:
     moved_m: float
     """The last step, or the end of a named pause."""
     judged_m: float
-    """The same, or the last check at which a rank was still before or between steps: from here on the plan's own limit counts."""
+    """The same, or the last check with the rank before or between steps: the plan's own limit counts from here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,18 +114,18 @@ class _Check:
         return [state for state in self.progress.rank_states if not state.is_done]
 
     def is_between_steps(self, state: RankState) -> bool:
-        """What it does now may take as long as a start."""
+        """Whether its present work may take as long as a start."""
         total = self.progress.total
         if state.step is None:
             return state.rank not in self.silent
         if total is not None and state.step >= total - 1:
             return True
-        # The phase of a silent rank is where it was, not where it is.
+        # The phase of a silent rank is outdated.
         return state.phase == BETWEEN_STEPS and state.rank not in self.silent
 
 
 class StallDetector:
-    """Checks one run again and again."""
+    """Checks one run repeatedly."""
 
     def __init__(self, limits: LimitsSpec, *, has_probe: bool = False) -> None:
         """`has_probe`: the workload is known to have it, so that it is still starting while none of its ranks has reported."""
@@ -163,7 +163,7 @@ class StallDetector:
         steps = tuple(last.step for last in progress.last_steps)
         sign = (progress.output_bytes, progress.step, steps)
         if sign != self._sign_of_life:
-            # What passes before the first output is the start, which has a limit of its own.
+            # Time before the first output is the start, which has its own limit.
             if self._sign_of_life is not None and self._sign_of_life[0]:
                 self._longest_silence_s = max(self._longest_silence_s, now_m - self._sign_of_life_m)
             self._sign_of_life, self._sign_of_life_m = sign, now_m
@@ -179,7 +179,7 @@ class StallDetector:
         self._pause_clocks(now_m)
 
     def _pause_clocks(self, now_m: float) -> None:
-        """Time up to now does not count."""
+        """Time until now does not count."""
         self._output_m = now_m
         for clock in self._clocks.values():
             clock.moved_m = clock.judged_m = now_m
@@ -240,7 +240,7 @@ class StallDetector:
                 return
 
     def _stall_of_ranks(self, unmoved_s: dict[int, float], limit_s: float, key: str, check: _Check) -> Stall | None:
-        # Others may always wait for a rank that has not reached its first step.
+        # Others may always wait for a rank before its first step.
         unmoved = [state for state in check.unfinished if state.step is None or unmoved_s[state.rank] >= limit_s]
         last = furthest_behind(unmoved) if unmoved else []
         longest_s = max((unmoved_s[state.rank] for state in last), default=0.0)
@@ -326,7 +326,7 @@ SILENT_CAUSES = (
 COLLECTIVE_CAUSES = (
     "Usual causes: a collective that not every rank reaches, a network or GPU that does not answer, a rank with more batches than another"
 )
-# Of one process there is no other to wait for.
+# A single process waits for no other.
 WHERE_TO_LOOK_ALONE = "Read stacks/ in the attempt's folder for where your command is, and its last lines (seatrial logs RUN)"
 ALONE_CAUSES = (
     "Usual causes: your command waits for a child process, a lock, input or storage that does not answer, or works on and prints nothing"

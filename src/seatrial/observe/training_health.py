@@ -1,8 +1,7 @@
 """Whether a training is healthy, by the figures it reports itself. In: one sample after another. Out: an `Anomaly` or None. Pure.
 
-A sample counts once, by its step: reading the same line again proves nothing. Stalls are not judged here but against the measured step time
-(`observe/stall.py`). The harness takes the samples from heartbeats (`probe.progress`), the sparse-LM watchdog from the trainer's tables, or
-from heartbeats where there are none.
+A sample counts once, by its step. Stalls are judged against the measured step time in `observe/stall.py`. The
+harness takes the samples from heartbeats (`probe.progress`), the sparse-LM watchdog from the trainer's tables, else from heartbeats.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any
 from seatrial.records.sparse_lm_halt import NAN_LOSS, SKIPPED_IN_A_ROW
 
 ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "zero_grad", "throughput_flatline", "gate_collapse"
-# Of the median before it: a run that is that much slower is stuck, whatever the cause.
+# Share of the median before: a run this much slower is stuck, whatever the cause.
 FLATLINE_RATIO = 0.1
-# A single one may be chance.
+# A single zero may be chance.
 ZERO_GRADS_IN_A_ROW = 2
 COLLAPSED_SHARE = 0.5
 MIN_SPEEDS, MAX_SPEEDS = 5, 200
@@ -41,7 +40,7 @@ class HealthLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class HealthSample:
-    """What a training reported about one step; None where it did not."""
+    """A training's figures of one step; None if not reported."""
 
     step: int
     loss: float | None = None
@@ -50,14 +49,14 @@ class HealthSample:
     skipped_in_a_row: int = 0
     """Steps up to this one that a loss scaler skipped, for gradients beyond the range of fp16."""
     gates: Mapping[str, float] = field(default_factory=dict)
-    """`entropy_mean`, `max_gate_mean`, `collapse_frac`, and what else is reported about them."""
+    """`entropy_mean`, `max_gate_mean`, `collapse_frac`, and other reported figures."""
     gates_step: int | None = None
     """The step at which the gates were measured, where that may be an earlier one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anomaly:
-    """What is wrong, as a word that other programs search for and as a sentence."""
+    """A problem, as a word for other programs and as a sentence."""
 
     kind: str
     text: str
@@ -108,7 +107,7 @@ FIGURES: dict[str, Callable[[HealthSample], object]] = {
     "throughput": lambda sample: sample.tokens_per_s is not None,
     "gates": lambda sample: sample.gates,
 }
-"""What is judged → whether a sample has it."""
+"""Judged figure → whether a sample has it."""
 
 
 class HealthJudge:
@@ -118,7 +117,7 @@ class HealthJudge:
         self._limits = limits or HealthLimits()
         self._step = -1
         self.unseen = list(FIGURES)
-        """Figures that no sample has had so far: about these nothing is known."""
+        """Figures that no sample has had so far, so that they are not judged."""
         self._speeds: deque[float] = deque(maxlen=MAX_SPEEDS)
         self._slow = self._zero = 0
         self._collapsed: list[HealthSample] = []
@@ -130,7 +129,7 @@ class HealthJudge:
             return None
         self._step = sample.step
         self.unseen = [name for name in self.unseen if not FIGURES[name](sample)]
-        # Each is counted, whichever is reported.
+        # All are evaluated, since each counts samples.
         found = [self._nan(sample), self._zero_grad(sample), self._flatline(sample), self._gate_collapse(sample)]
         return next((anomaly for anomaly in found if anomaly is not None), None)
 

@@ -18,9 +18,9 @@ from seatrial.records.plan import LimitsSpec, RunSpec
 # The probe reads the halt request every half second, on a disk that may be slow to show it.
 AHEAD_S = 2.0
 MIN_AHEAD_STEPS = 2
-# A rank whose last heartbeat is older, or from a clock that was set, is not assumed to have kept its pace all the while.
+# A rank whose last heartbeat is older, or from a clock that was set, is not assumed to have kept its pace.
 MAX_AGE_S = 60.0
-# By the key of a plan: what a user of `seatrial sweep` types instead.
+# Plan key → option of `seatrial sweep`.
 SWEEP_OPTIONS = {
     "limits.stall.floor_s": "limits.stall.floor_s in a plan (`seatrial init` writes one)",
     "limits.stall.quiet_s": "--quiet-limit",
@@ -48,9 +48,9 @@ class Alarm:
     """Outcome of the run that is ended for it."""
     text: str
     action: str = ""
-    """What to do, where it depends on what was observed; the registry has the advice for the cause."""
+    """Advice that depends on the observation; advice for the cause is in the registry."""
     rank: int | None = None
-    """The rank that the others wait for, where there is one."""
+    """The rank that the others wait for, if any."""
     phase: str = ""
     """That rank's phase, as the probe names it."""
 

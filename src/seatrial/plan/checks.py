@@ -1,4 +1,4 @@
-"""What must hold between the keys of a plan: one workload, axes that reach it, placeholders that can be filled, bounds that bind.
+"""Checks between the keys of a plan: one workload, axes that reach it, placeholders that can be filled, bounds that bind.
 
 In: a `Plan` whose single keys are valid. Out: nothing, or a PlanError at the key to change. Launcher and place are checked in `place`,
 criteria in `criteria`, the settings of a bundled workload in `workloads`.
@@ -150,7 +150,7 @@ def _place_key_that_sets(name: str, plan: Plan) -> str | None:
 def _set_for_each_rank(plan: Plan) -> tuple[str, ...]:
     """Variables set for each rank; a single plain process runs as it would without Seatrial."""
     if plan.launcher.kind == "deepspeed":
-        # deepspeed has another name for the last one.
+        # deepspeed names the last one differently.
         return SET_FOR_EACH_RANK[:-1]
     many = not plan.place.traits.is_this_machine or (plan.place.ranks or 1) > 1
     several = plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and many)
@@ -297,7 +297,7 @@ def _check_placeholder_name(plan: Plan, name: str, path: KeyPath) -> None:
 
 
 def variable_problem(name: str) -> str | None:
-    """What is wrong with the name of an environment variable; None if nothing is."""
+    """The problem with the name of an environment variable; None without one."""
     return None if _NAME.fullmatch(name) else "is not a name for an environment variable (letters, digits and _)"
 
 

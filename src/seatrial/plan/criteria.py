@@ -1,4 +1,4 @@
-"""A plan's criteria: presets, checks, and the criteria as judge/ takes them.
+"""A plan's criteria: presets, checks, and the criteria as judge/ expects them.
 
 In: a `Plan`, the groups of its matrix and the folder it was started in. Out: `records.verdict.Criterion`s with presets expanded,
 bounds in the metric's own unit and baselines resolved; a PlanError for one that could not be judged; for a resolved plan, a sentence for
@@ -109,7 +109,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
             "repeats that differ by more hide a gain of a few per cent; the procedure asks 0.05 of the last iter p50",
             at_most=5,
         ),
-        # The procedure also counts runs without samples of their GPUs, with a bound of 1.0 that every run keeps: no gate.
+        # The procedure also counts runs without samples of their GPUs, with a bound of 1.0 that every run meets; that is not a gate.
     ),
     "stage1_speedup_v100": _ready(
         "stage 1 on V100: a fifth faster than the BF16 baseline, which that GPU can only emulate",
@@ -229,7 +229,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
     ),
     "inference_accuracy": _ready("Llama 3.1 8B on all 13,368 samples of CNN/DailyMail: scores of the FP16 reference", *_accuracy()),
 }
-"""What each seed asks for before it accepts a result, by name. Every bound has its reason, which the verdict shows."""
+"""Requirements of each seed for a result, by name. Every bound has a reason, which the verdict shows."""
 
 
 def units_for(unit: str) -> tuple[str, ...]:
@@ -403,7 +403,7 @@ def _resolve_group(plan: Plan, position: int, part: CriterionPart, baseline: Bas
 
 
 def _folder(plan: Plan, position: int, written: str, cwd: Path) -> str:
-    """Absolute, like the output folder: the verdict may be recomputed from another folder."""
+    """The folder as an absolute path: the verdict may be recomputed from another folder."""
     try:
         return str(cwd / Path(written).expanduser())
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""A plan from a working command: what `seatrial sweep -P bs=8,16 -- COMMAND…` runs and `seatrial init -- COMMAND…` writes.
+"""Builds a plan from a working command: what `seatrial sweep -P bs=8,16 -- COMMAND…` runs and `seatrial init -- COMMAND…` writes.
 
 In: argv, such as `torchrun --nproc_per_node 2 train.py --bs {bs}`, and the axes. Out: `ParsedCommand` (variables in front, launcher and
 its options, script, arguments), and a plan mapping for `load.plan_from_mapping` or `yaml_text.plan_yaml`.
@@ -211,7 +211,7 @@ def _number(option: ParsedOption) -> int:
 
 
 def is_for_one_node(name: str, value: str) -> bool:
-    """Whether a torchrun option only says "one node"; UsageError where it asks for more."""
+    """Whether a torchrun option only means "one node"; UsageError if it requests more."""
     alone = {"nnodes": ("1", "1:1"), "node_rank": ("0",)}.get(name)
     if alone is not None and value not in alone:
         nodes = value.rpartition(":")[2] if name == "nnodes" else ""
@@ -220,7 +220,7 @@ def is_for_one_node(name: str, value: str) -> bool:
 
 
 def is_covered_by_place(option: ParsedOption, place: dict[str, Any]) -> bool:
-    """Whether a deepspeed option need not be passed on: `place` has it, or it only says "one host"."""
+    """Whether a deepspeed option need not be passed on: `place` has it, or it only means "one host"."""
     return option.name in HOST_OPTIONS or option.name in _DEEPSPEED_DEFAULTS if place else is_for_one_host(option.name, option.value)
 
 
@@ -277,9 +277,9 @@ def parse_command(argv: Sequence[str]) -> ParsedCommand:
 
 
 def _parse_program(argv: Sequence[str], env: dict[str, str]) -> ParsedCommand:
-    """Any other program: started as typed, the number of ranks taken from its options where they have one."""
+    """Any other program, started as typed; the number of ranks comes from its options, if any gives it."""
     ranks = None
-    # Of other programs, an option num_gpus may mean anything.
+    # For other programs, an option num_gpus may mean anything.
     behind = _DEEPSPEED_RANK_OPTIONS if any(PurePath(argument).name in DEEPSPEED_PROGRAMS for argument in argv) else ()
     for position, argument in enumerate(argv):
         name, inline = long_option(argument)

@@ -1,4 +1,4 @@
-"""A plan file, or a mapping made from a command, to a checked `Plan`.
+"""Turns a plan file, or a mapping from a command, into a checked `Plan`.
 
 In: a path and `--set` overrides. Out: a `Plan` in which every key is known, of the right type and consistent with the others, and knows
 its file and line. On the way: `extends` is merged, short forms are expanded, and pydantic's errors become PlanErrors that name file,
@@ -40,8 +40,8 @@ from seatrial.records.caution import Scalar
 
 
 def load_plan(path: Path, overrides: Sequence[str] = (), *, base: Path | None = None, document: Document | None = None) -> Plan:
-    """The plan in `path`, merged over what it extends or over `base`, with `overrides` applied. `document` is what was read of it already:
-    a pipe can be read once."""
+    """The plan in `path`, merged over what it extends or over `base`, with `overrides` applied. `document` is what was already read
+    of it, since a pipe can be read only once."""
     mapping, locations = read_with_bases(path, base=base, document=document)
     if "stages" in mapping:
         first = next((stage["plan"] for stage in mapping["stages"] or () if isinstance(stage, dict) and "plan" in stage), "a stage's own")
@@ -163,7 +163,7 @@ def _expand_axis(name: str, value: Any, locations: Locations) -> Any:
 
 
 def _move_locations(locations: Locations, path: KeyPath, canonical: str) -> None:
-    """What was written at `path` is now one level deeper."""
+    """Values at `path` are now one level deeper."""
     for known, where in locations.under(path).items():
         locations.where[(*path, canonical, *known[len(path) :])] = where
 

@@ -28,12 +28,12 @@ from seatrial.records.plan import SENTINEL
 from seatrial.records.signatures.debug_settings import option_name
 
 NO_AXES = "base"
-# File names hold 255 bytes: this leaves room for what else is put into a name.
+# File names hold 255 bytes; this leaves room for suffixes.
 LONGEST_GROUP = 96
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 
 
-# Short forms that everybody knows; for other settings a short form would mislead: `bs` is not a block size.
+# Well-known short forms; for other settings a short form would mislead: `bs` is not a block size.
 KNOWN_LABELS = {**SWEEP_LABELS, "batch_size": "bs", "learning_rate": "lr"}
 
 
@@ -144,8 +144,8 @@ def expand(plan: Plan, ranks: int, kept_labels: Mapping[str, str] | None = None)
 
 
 def equalize_groups(plan: Plan, groups: Sequence[GroupPoint]) -> tuple[list[GroupPoint], tuple[str, ...]]:
-    """The groups with settings that must not differ by accident made the same, where the workload says which those are; and one line on
-    each of them. What the workload refuses unless it is named is refused."""
+    """The groups with settings equalized that must not differ by accident, as the workload declares them; and a line on each. Raises for
+    what the workload refuses unless it is named."""
     if plan.workload.module is None:
         return list(groups), ()
     given = {*plan.settings, *plan.axes, *bundled_settings(plan)}
@@ -161,7 +161,7 @@ def equalize_groups(plan: Plan, groups: Sequence[GroupPoint]) -> tuple[list[Grou
 
 
 def _compares(plan: Plan) -> bool:
-    """Whether groups are held against each other, or against a baseline."""
+    """Whether groups are compared with each other or with a baseline."""
     baselines = (part.baseline for part in plan.criteria or ())
     return bool(plan.axes) or "baseline" in plan.model_fields_set or any(baseline is not None for baseline in baselines)
 
@@ -313,7 +313,7 @@ def _check_names(plan: Plan, groups: list[GroupPoint]) -> None:
 
 def varied_names(plan: Plan) -> tuple[str, ...]:
     """Settings, variables (without `env.`) and script options that the axes set, sorted. A debug switch among them is the difference
-    under test, and no reason to refuse a comparison."""
+    under test, not a reason to refuse a comparison."""
     placeholders = {name for name, axis in plan.axes.items() if not axis.bundles} | set(bundled_settings(plan))
     names = {name.removeprefix(ENV_AXIS) for name in placeholders if name != RANKS_AXIS}
     variables = {name for name, text in {**plan.env, **plan.workload.env}.items() if placeholders & set(names_in(text))}

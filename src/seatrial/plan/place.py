@@ -156,7 +156,7 @@ def _check_deepspeed_devices(plan: Plan, devices: tuple[str, ...]) -> None:
 
 # A container is a fact of the site.
 SLURM_KEYS = tuple(one.name for one in dataclasses.fields(SlurmSpec) if one.name != "container")
-# Those that a run's place has as the plan says them; the others depend on the point of the matrix, or on the kind.
+# Keys that a run's place takes from the plan unchanged; the others depend on the point of the matrix or on the kind.
 _SAME_KEYS = tuple(
     one.name for one in dataclasses.fields(PlaceSpec) if one.name in Place.model_fields and one.name not in ("ranks", "nodes", "include")
 )
@@ -174,7 +174,7 @@ KINDS_OF_KEY = {
     "alike": (HOSTFILE, PERNODE),
     **dict.fromkeys(SLURM_KEYS, (SLURM,)),
 }
-# What to do instead, where that is not to leave the key out.
+# What to do instead, if not leaving the key out.
 _INSTEAD = {
     ("exclude", "local"): "name the GPUs to use with place.include",
     ("exclude", PERNODE): "name the GPUs to use with place.include",
@@ -219,7 +219,7 @@ def check_keys_of_kind(plan: Plan) -> None:
 
 
 def check_hosts(plan: Plan) -> None:
-    """Raise for what a place other than `local` cannot have."""
+    """Raise for keys that places other than `local` cannot have."""
     traits = plan.place.traits
     one_node = traits.runs_in_jobs and (plan.place.nodes or 1) == 1
     if plan.launcher.kind == "command" and not one_node:
@@ -454,7 +454,7 @@ def _slurm_spec(place: Place, node: Scalar) -> SlurmSpec:
 
 
 def _given(place: Place, keys: Sequence[str]) -> dict[str, Any]:
-    """What the plan says; for what it leaves open the record has the default."""
+    """Keys that the plan sets; the record has defaults for the others."""
     values = {key: getattr(place, key) for key in keys}
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if value is not None}
 

@@ -68,7 +68,7 @@ def _replace(text: str, value_for: Callable[[str], str]) -> str:
 
 
 LONGEST_EXPRESSION = 200
-"""Characters: nobody types more, and it bounds the depth of parentheses."""
+"""In characters; also bounds the depth of parentheses."""
 _WORK_TOKEN = re.compile(r"\s*(?:(?P<number>\d+)|\{(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\}|(?P<mark>[+*()]))\s*")
 _WHOLE_NUMBER = re.compile(r"\d{1,18}")
 

@@ -1,4 +1,4 @@
-"""A checked plan to a CampaignPlan: every run with placeholders filled, its name, hash and position in the order.
+"""Turns a checked plan into a CampaignPlan: every run with placeholders filled, its name, hash and position in the order.
 
 In: a `Plan`, its source, and what the command line chose. Out: `records.plan.CampaignPlan`, which plan.json holds, and an
 estimate of how long it takes.
@@ -54,7 +54,7 @@ from seatrial.records.verdict import Criterion
 
 DEFAULT_LOG_EVERY = TimingSpec.log_every
 DEFAULT_TAIL_POINTS = TimingSpec.tail_points
-# What a plan of the folder may say: a label as in a plan, and the name of a folder.
+# What a stored plan may hold: a label as in a plan, and the name of a folder.
 _LABEL = re.compile(r"[A-Za-z][A-Za-z0-9.-]{0,39}")
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 # The repeat stays open in a group's key: repeats whose arguments differ are still one group.
@@ -105,7 +105,7 @@ def resolve_plan(
 
 
 def _needs(plan: Plan, cwd: Path) -> NeededCampaign | None:
-    """Its folder absolute, as the output is."""
+    """The needed campaign with an absolute folder."""
     if plan.needs is None:
         return None
     try:
@@ -116,7 +116,7 @@ def _needs(plan: Plan, cwd: Path) -> NeededCampaign | None:
 
 
 def _refuse_unnameable(cwd: Path, source: str) -> None:
-    """Both are recorded with every run, in UTF-8."""
+    """Refuse paths that are not UTF-8: both are recorded with every run."""
     if character_problem(str(cwd)):
         raise UsageError(f"the folder this was started in, {cwd}, has a name that is not plain UTF-8; rename it or start elsewhere")
     if character_problem(source):
@@ -242,8 +242,8 @@ def _matches(run: RunSpec, pattern: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredNames:
-    """Names that runs of this plan have in the campaign's folder already. They stay, whatever the plan would call them today: a run is
-    what its hash says, and another name would be another folder."""
+    """Names that runs of this plan have in the campaign's folder already. They stay, whatever the plan would name them today: the hash
+    identifies a run, and another name would be another folder."""
 
     labels: dict[str, str] = field(default_factory=dict)
     """Axis → label."""
@@ -251,7 +251,7 @@ class StoredNames:
     """group_key → name of the group."""
 
     def renames(self, runs: Sequence[RunSpec]) -> dict[str, str]:
-        """Today's name of a group → the one it has in the folder, where they differ and no other group is called so."""
+        """Today's name of a group → the one it has in the folder, where they differ and no other group has that name."""
         today = {run.group: run.group_key for run in runs if run.mode != SENTINEL}
         found = {name: self.groups[key] for name, key in today.items() if self.groups.get(key, name) != name}
         taken = {name.lower() for name in today if name not in found}
@@ -259,7 +259,7 @@ class StoredNames:
 
 
 def read_stored_names(folder: Path, plan_name: str) -> StoredNames:
-    """Of the plan of this name that was last run into the folder; nothing for a new folder."""
+    """Names of the plan that was last run into the folder under this name; none for a new folder."""
     paths = CampaignPaths(folder)
     candidates = (read_plan(path)[0] for path in (paths.plans / f"{plan_name}.json", paths.plan))
     stored = next((plan for plan in candidates if plan is not None and plan.name == plan_name), None)

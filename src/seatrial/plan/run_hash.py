@@ -1,9 +1,9 @@
-"""What makes two runs the same run: the hash of each.
+"""Identity of runs: the hash of each.
 
 In: a resolved run. Out: its hash, that of its configuration without the repeat, and the digest of the user's script.
 
 The hash of a run covers everything that changes its result and nothing else: limits, criteria, order, how lines are read and the folder
-it runs in may change without running anything again. Equal numbers hash alike (8 and 8.0); where a script would see different text, its
+it runs in may change without a new run. Equal numbers have the same hash (8 and 8.0); where a script would see different text, its
 arguments differ and so does the hash.
 """
 
@@ -42,7 +42,7 @@ def script_digest(launcher: str, launcher_args: tuple[str, ...], workload: Workl
 
 
 def _file_digest(file: Path) -> str | None:
-    """None for what is not a readable file; preflight says whether it can be started."""
+    """Digest of the file; None if it is not readable. Preflight checks whether it can be started."""
     try:
         with files.open_file(file) as source:
             return hashlib.file_digest(source, "sha256").hexdigest()

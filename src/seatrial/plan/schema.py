@@ -115,7 +115,7 @@ def type_and_value(value: Any) -> tuple[str, Any]:
 
 # Not records.verdict.Baseline itself: a plan may say null, and which group and folder that is is known only with the groups.
 class BaselinePart(StrictModel):
-    """What a metric that compares is held against. Short form: the name of a group."""
+    """What a metric compares with. Short form: the name of a group."""
 
     group: str | None = Field(default=None, max_length=200)
     """A group of this plan; with `campaign`, one of that campaign, the recommended one when left out."""
@@ -131,7 +131,7 @@ class CriterionPart(StrictModel):
     """One gate that the verdict rests on, or a preset."""
 
     metric: str | None = None
-    """What is looked at; `seatrial plan criteria` lists all metrics, with their units."""
+    """What is judged; `seatrial plan criteria` lists all metrics, with their units."""
     ready: str | None = None
     """In place of a metric: a criteria preset by name, with bounds and reasons of its own. `seatrial plan criteria` lists them."""
     scope: str | None = None
@@ -146,9 +146,9 @@ class CriterionPart(StrictModel):
     group: str | None = None
     """The group that is judged in place of the recommended one: for scope `winner`, and of a preset for its criteria of that scope."""
     baseline: BaselinePart | None = None
-    """For metrics that compare: what with. The plan's `baseline` when left out, where that is one of its groups."""
+    """For metrics that compare: the baseline. The plan's `baseline` when left out, if it is one of its groups."""
     reason: str = ""
-    """Why the gate is there, for whoever reads the verdict."""
+    """Why the gate is there; shown with the verdict."""
 
 
 class Needs(StrictModel):
@@ -194,7 +194,7 @@ class Workload(StrictModel):
     env: dict[str, Text] = Field(default_factory=dict)
     """Environment variables for the workload, over those of `env`. Placeholders as in `args`."""
     reads: str = "auto"
-    """Which ready log format reads the script's lines; `auto` finds one, `none` times the run as a whole."""
+    """Which built-in log format reads the script's lines; `auto` finds one, `none` times the run as a whole."""
     patterns: list[str] = Field(default_factory=list)
     """Your own regular expressions for its lines, tried first, with groups `step`, `loss`, `samples`, `tokens`, `total`, `pause`; \
 `global_samples` and `global_tokens` are those of all ranks."""
@@ -265,7 +265,7 @@ each run when left out."""
     partition: str | None = None
     """For `slurm`: the partition; the cluster's default one when left out."""
     gpus_per_node: int | None = Field(default=None, ge=1, le=64)
-    """For `slurm`: GPUs of each node, and as many ranks unless `ranks` says otherwise. Asked for as `--gres=gpu:N`."""
+    """For `slurm`: GPUs of each node, and as many ranks unless `ranks` says otherwise. Requested as `--gres=gpu:N`."""
     gres: str | None = None
     """For `slurm`: in place of `gpus_per_node`, generic resources as sbatch takes them, such as `gpu:h100:8`."""
     cpus_per_task: int | None = Field(default=None, ge=1, le=4096)
@@ -364,7 +364,7 @@ class Plan(StrictModel):
     steps: int | None = Field(default=None, ge=1)
     """Steps of each run: the bundled workload's setting `steps`, or `{steps}` in a script's arguments."""
     order: Literal["interleaved", "rounds", "nested"] = "interleaved"
-    """`interleaved`: repeats in rounds, shuffled within a round, so that drift hits all groups alike; `rounds`: each as the axes are \
+    """`interleaved`: repeats in rounds, shuffled within a round, so that drift affects all groups equally; `rounds`: each as the axes are \
 written; `nested`: as they are written too, all repeats of a group one after the other."""
     seed: int = 0
     """Seed of that shuffle; also `{seed}`."""

@@ -1,4 +1,4 @@
-"""Filling caches before a campaign (`seatrial doctor PLAN --warm`): what the first run on a host would otherwise do in its start-up.
+"""Fills caches before a campaign (`seatrial doctor PLAN --warm`), which otherwise costs the first run on a host its start-up time.
 
 In: a `Need` and each host's answer to the query `warm`. Out: the query, and a check for everything that was built, with its
 seconds, or why it was not. A bundled workload that can do it names the module in its settings (`WARM_UP`); it runs on each host with the
@@ -52,7 +52,7 @@ DEFINITIONS = {"ops": OPS, "compile": COMPILED, "flash": FLASH}
 
 
 def warm_query(need: Need) -> dict[str, Any] | None:
-    """What each host is asked; None where no run has caches to fill."""
+    """The query for each host; None if no run has caches to fill."""
     runs = [spec for spec in need.runs if _module(spec)]
     if not runs:
         return None
@@ -73,7 +73,7 @@ def _module(spec: RunSpec) -> str:
 
 
 def warm_checks(reply: Reply) -> Iterator[Check]:
-    """What one host did."""
+    """Checks from one host's answer."""
     trouble = reply.trouble or reply.answer.get("trouble")
     results = reply.answer.get("results")
     if trouble or not isinstance(results, list):

@@ -1,7 +1,7 @@
-"""What a check is, what it is made for, and what it gives.
+"""Definition of a check, its input and its results.
 
 `CheckDefinition` describes one check once: the result on the terminal and the table in docs/doctor.md both come from it. `Need` is what a
-plan asks of this host, as far as the plan says (without runs: the host in general). Results are `records.caution.Check`s: in a `Section`
+plan requires of this host (without runs: the host in general). Results are `records.caution.Check`s: in a `Section`
 per subject for one host, in a `CheckRow` per check with every host's own result for many.
 """
 
@@ -26,7 +26,7 @@ from seatrial.records.plan import CampaignPlan, NeededCampaign, PlaceSpec, RunSp
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckDefinition:
-    """What is checked, the later error it prevents, literally as people see it, and the fix. `{name}` in a text is filled per result."""
+    """What is checked, the later error it prevents, verbatim, and the fix. `{name}` in a text is filled per result."""
 
     name: str
     what: str
@@ -81,7 +81,7 @@ WORKER_SETTINGS = ("num_workers", "dataloader_num_workers", "workers", "nw")
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What the checks are made for."""
+    """What the checks are run for."""
 
     output: Path
     """Where the campaign will write; the current folder without a plan."""
@@ -97,12 +97,12 @@ class Need:
     fit_enforced: bool = True
     """Whether a run that will not fit into GPU memory refuses the campaign; else it is a warning."""
     host_facts: Mapping[str, HostFacts] = field(default_factory=dict)
-    """The hosts of the plan by name, in its order, as they were asked before the start; {} where none was."""
+    """The hosts of the plan by name, in its order, with the facts from before the start; {} without any."""
     base_env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment that every run inherits."""
     starts_programs: bool = True
-    """Whether the plan's own Pythons, and git in its folders, may be started to ask for versions. A verb that only looks starts nothing
-    that a plan names: its checks then leave out what only these know."""
+    """Whether the plan's own Pythons, and git in its folders, may be started to ask for versions. Read-only verbs start
+    nothing that a plan names; their checks leave out what only these know."""
 
     @property
     def planned(self) -> bool:

@@ -169,7 +169,7 @@ RENDEZVOUS = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",
 )  # fmt: skip
-# Of these, what deepspeed's launcher does not set for its ranks.
+# Those that deepspeed's launcher does not set for its ranks.
 LEFT_BY_DEEPSPEED = ("LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 # torchrun reads each option from PET_OPTION too.
 TORCHRUN_PREFIX = "PET_"
@@ -234,7 +234,7 @@ def slowing(need: Need) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for (_, varied), env in unlike.items():
         for name, switch in enabled_variables(env).items():
-            # Seatrial's own have a check of their own.
+            # Seatrial's own variables have a separate check.
             if name not in varied and switch.only_with not in varied and not name.startswith(PREFIX):
                 found.setdefault(name, (env[name], switch.why))
     return dict(sorted(found.items()))

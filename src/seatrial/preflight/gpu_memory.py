@@ -27,7 +27,7 @@ GPU_MEMORY_CHECKS = (MEMORY,)
 
 
 def check_gpu_memory(need: Need) -> Iterator[Check]:
-    """Nothing where the memory of a run's GPUs is unknown: they are on other hosts, and the plan does not name them (`place.gpu`)."""
+    """No checks where the memory of a run's GPUs is unknown: they are on other hosts, and the plan does not name them (`place.gpu`)."""
     runs = [spec for spec in one_of_each_group(need.whole_runs or need.runs) if spec.workload.module and may_use_gpus(spec)]
     gpus = read_driver().gpus if runs else ()
     yield from judge_runs(need, runs, gpus, (read_gpu_states(gpus) or ()) if gpus else ())
@@ -52,7 +52,7 @@ def judge_runs(need: Need, runs: Sequence[RunSpec], gpus: Sequence[Gpu], states:
 
 
 def declared_memory(place: PlaceSpec) -> GpuMemory | None:
-    """Of the GPUs that the plan names."""
+    """Memory of the GPUs that the plan names."""
     return named_gpu(place.gpu) if place.gpu else None
 
 

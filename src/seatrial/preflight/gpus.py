@@ -1,4 +1,4 @@
-"""GPUs: that the driver answers, that there are as many as the plan asks for, and that those it uses are idle and not throttled.
+"""GPUs: the driver answers, there are as many as the plan requests, and those it uses are idle and not throttled.
 
 In: a `Need`. Out: checks. Each is a function of what the driver reports and of the plan's runs, so tests can feed it odd states.
 """
@@ -74,7 +74,7 @@ def check_driver(found: Driver, need: Need, *, certain: bool) -> Check:
 
 
 def check_count(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> Check:
-    """GPUs asked for against GPUs present; MIG instances are left to CUDA."""
+    """Requested against present GPUs; MIG instances are left to CUDA."""
     requested = sorted({device for spec in need.runs for device in spec.place.devices})
     missing = [device for device in requested if not is_mig_instance(device) and not select_gpus(present, [device])]
     found = f"{len(present)} found ({', '.join(str(gpu.index) for gpu in present)})" if present else "this machine has none"
@@ -222,7 +222,7 @@ def _check_each(
 
 
 def gpu_users(state: GpuState) -> str:
-    """Who or what is on a GPU; empty for an idle one."""
+    """Users of a GPU; empty if idle."""
     others = [process for process in state.processes if not process.name.startswith("nvidia-cuda-mps")]
     if others:
         return join_names([str(process) for process in others], MAX_SHOWN)
@@ -256,7 +256,7 @@ def _memory_errors(state: GpuState) -> str:
 
 
 def _slow_link(state: GpuState) -> str:
-    """Only of a busy card: an idle one slows its link."""
+    """The slow link of a busy GPU; an idle one slows its link."""
     at_work = (state.util_gpu_pct or 0) >= IDLE_UTIL_PCT and (state.performance_state is None or state.performance_state < RESTING_STATE)
     pairs = (
         ("generation {} of {}", state.pcie_link_gen, state.pcie_gen_max),

@@ -1,10 +1,9 @@
 """The campaign that a plan `needs`: has it passed, on this machine and with this software?
 
 In: a `Need` with the folder of that campaign. Out: one check. The verdict is read from its verdict.json, which must be newer than every
-attempt: a harness that was killed while it ran the campaign again leaves the verdict of before. Machine and software are read from the
-provenance.json of its runs and compared as fingerprints are with those of every run of the plan, the code left out: whether a platform is
-steady does not depend on a commit, and editing a plan of the checkout would be one. On many hosts it is the hosts as they were asked before
-the start; the nodes of a Slurm job are not known yet; the check reports that.
+attempt: a harness that was killed while it repeated the campaign leaves the previous verdict. Machine and software in the provenance.json
+of its runs are compared, as fingerprints without the code, with every run of the plan: whether a platform is steady does not depend on a
+commit. With many hosts their facts from before the start count; the nodes of a Slurm job are not known yet, and the check reports that.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ NEEDED_CHECKS = (NEEDED,)
 
 
 def check_needed(need: Need) -> Iterator[Check]:
-    """Nothing where the plan needs no other campaign."""
+    """No check where the plan needs no other campaign."""
     needs = need.needs
     if needs is None:
         return
@@ -53,7 +52,7 @@ def check_needed(need: Need) -> Iterator[Check]:
     unjudged = "" if problem else _unjudged_attempt(CampaignPaths(Path(needs.campaign)))
     problem = problem or unjudged
     if not problem and not need.starts_programs:
-        # What would run here now is known only to git and the run's own Python.
+        # Only git and the run's own Python know what would run here.
         yield NEEDED.result(True, NOT_ASKED, campaign=needs.campaign, fix="run it first")
         return
     not_compared = _why_not_compared(need)
@@ -87,7 +86,7 @@ def _verdict_problem(needs: NeededCampaign) -> str:
 
 
 def _unjudged_attempt(paths: CampaignPaths) -> str:
-    """That its verdict says nothing about an attempt, which came after it; empty where it is about all."""
+    """An attempt newer than the verdict, in words; empty without one."""
     judged_t = paths.verdict.stat().st_mtime
     for run in paths.runs():
         for attempt in run.attempts():
@@ -98,20 +97,20 @@ def _unjudged_attempt(paths: CampaignPaths) -> str:
 
 
 def _is_newer(attempt: AttemptPaths, judged_t: float) -> bool:
-    """Whether it ended after the verdict, or wrote anything since where it has no end. By its own clock and by that of the file system:
-    a copy of the folder has new times of files, and the clock of another host may be fast."""
+    """Whether it ended after the verdict or, without an end, wrote anything since. Its own clock and the file system's both count: a copy
+    has new file times, and another host's clock may be fast."""
     outcome = read_outcome(attempt, stored_hash(attempt))[0]
     if outcome is not None and 0 < outcome.ended_t <= judged_t:
         return False
     try:
         return any(path.stat().st_mtime > judged_t for path in ([attempt.outcome] if outcome else [*attempt.folder.iterdir()]))
     except OSError:
-        # A file that is gone by now is one of a run that is under way.
+        # A file that has vanished belongs to a run that is under way.
         return True
 
 
 def _why_not_compared(need: Need) -> str:
-    """Why machine and software of the plan's runs are not known here and now; empty where they are."""
+    """Why machine and software of the plan's runs are not known yet; empty if they are."""
     kinds = {spec.place.traits for spec in need.whole_runs or need.runs}
     if any(traits.runs_in_jobs for traits in kinds):
         return "on which nodes the jobs will run is not known yet, so machine and software were not compared"
@@ -121,7 +120,7 @@ def _why_not_compared(need: Need) -> str:
 
 
 def _elsewhere(needs: NeededCampaign, need: Need) -> str:
-    """In which facts its runs differ from what would run now."""
+    """Facts in which its runs differ from what would run now."""
     before = list(_provenances(CampaignPaths(Path(needs.campaign))))
     if not before:
         return "none of its runs has a provenance.json: what it ran on is unknown"
@@ -156,7 +155,7 @@ def _host_differences(one: Provenance, now: Provenance) -> Iterator[str]:
 
 
 def _planned(need: Need) -> Iterator[Provenance]:
-    """Of every run of the plan, alike ones once."""
+    """Provenance of every run of the plan, equal ones once."""
     seen = set()
     for spec in need.whole_runs or need.runs:
         key = spec.cwd, spec.place.devices, spec.place.hosts, _program(spec), tuple(sorted(spec.env.items()))
@@ -166,7 +165,7 @@ def _planned(need: Need) -> Iterator[Provenance]:
 
 
 def _provenances(paths: CampaignPaths) -> Iterator[Provenance]:
-    """Of the newest attempt of each run."""
+    """Provenance of the newest attempt of each run."""
     for run in paths.runs():
         found = read_record(Provenance, run.attempts()[-1].provenance)[0]
         if found is not None and found.fingerprint:
@@ -188,6 +187,6 @@ def _here(spec: RunSpec, need: Need) -> Provenance:
         env=need.environment(spec),
         tuning=tuning_of(need.base_env, spec.env),
     )
-    # On this machine alone, no name is among those that were asked.
+    # On this machine alone, no name has facts.
     names = [host.name for host in hosts] or ([*need.host_facts] if spec.place.traits.typed_on_each_node else [])
     return with_host_facts(gathered, names, need.host_facts)

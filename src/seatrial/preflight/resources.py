@@ -29,11 +29,11 @@ NO_LIMIT_BYTES = 1 << 60
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupFacts:
-    """None where there is no limit."""
+    """Limits of the container; None without a limit."""
 
     memory_limit_bytes: int | None = None
     memory_used_bytes: int | None = None
-    """Without the reclaimable file cache; of the group whose limit is lowest."""
+    """Use of the group with the lowest limit, without the reclaimable file cache."""
     cpu_cores: float | None = None
     process_limit: int | None = None
     process_count: int | None = None
@@ -157,7 +157,7 @@ class MemoryFacts:
 
     @property
     def left_bytes(self) -> int:
-        """What is left of it."""
+        """Memory left below the limit."""
         if self.group.memory_limit_bytes is None:
             return self.free_bytes
         return min(self.free_bytes, max(0, self.group.memory_limit_bytes - (self.group.memory_used_bytes or 0)))
@@ -208,7 +208,7 @@ class ProcessorFacts:
 
     machine: int
     usable: int
-    """By the affinity mask."""
+    """Processors in the affinity mask."""
     quota_cores: float | None = None
     numa_nodes: int = 1
     governors: tuple[str, ...] = ()

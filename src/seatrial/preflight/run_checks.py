@@ -1,4 +1,4 @@
-"""All checks of this host, made before a campaign so that what can only fail is refused in a second and not after the first hour.
+"""Runs all checks of this host before a campaign, so that what must fail is refused in a second and not after the first hour.
 
 In: a `Need`. Out: one `Check` per definition, in sections by subject. A trial file is written and removed; nothing else is changed.
 campaign/ writes preflight.json and refuses; `seatrial doctor` shows everything. Each check is one row (`CheckDefinition`: name, question,
@@ -58,7 +58,7 @@ def check_telemetry(empty: Mapping[str, Sequence[str]]) -> Iterator[Check]:
 
 
 EmptyColumns = Callable[[], Mapping[str, Sequence[str]]]
-"""File → columns that one sample could not fill. Called by whoever may import the samplers."""
+"""File → columns that one sample could not fill. Called by a package that may import the samplers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Subject:
     definitions: tuple[CheckDefinition, ...]
     checks: Callable[[Need], Iterable[Check]]
     fast: bool = True
-    """Made before every campaign too."""
+    """Also run before every campaign."""
 
 
 SUBJECTS = (
@@ -104,7 +104,7 @@ JOBS = "jobs of Slurm"
 
 
 def fast_checks(need: Need) -> list[Check]:
-    """What is checked before every campaign."""
+    """The checks before every campaign."""
     return [check for section in examine(need, fast=True) for check in section.checks]
 
 

@@ -28,7 +28,7 @@ from seatrial.records.plan import CURRENT, PlaceSpec, SlurmSpec
 
 PROGRAMS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 MAX_FILES = 100
-# A node that is free takes the task at once; a queue is not waited for.
+# A free node takes the task at once; no waiting in a queue.
 LOOK_S = 5
 LOOK_TIMEOUT_S = 15.0
 # Kept in the memory of one host; others cannot have it.
@@ -105,7 +105,7 @@ SLURM_CHECKS = (FOUND, CONFIGURED, ANSWERS, CONTAINERS, WITHIN, PARTITION, NODES
 
 
 def check_slurm(need: Need) -> Iterator[Check]:
-    """Nothing for a plan without jobs."""
+    """No checks for a plan without jobs."""
     if not need.jobs:
         return
     yield _visible(need.output, need.shared)
@@ -155,7 +155,7 @@ def _check_job(place: PlaceSpec, known: Sequence[slurm.Partition]) -> Iterator[C
 
 
 def _wrong_time(wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
-    """Of several partitions one that allows it is enough."""
+    """Why the time limit is wrong; one of several partitions that allows it is enough."""
     limit_s, problems = slurm.time_limit_s(wanted.time), []
     for one in found:
         default_s = one.default_time_s or one.max_time_s
@@ -188,7 +188,7 @@ def _too_much(place: PlaceSpec, wanted: SlurmSpec, found: Sequence[slurm.Partiti
 
 
 def _gpus(gres: str) -> int:
-    """In `gpu:h100:8(S:0-1),shard:4`."""
+    """GPUs in `gpu:h100:8(S:0-1),shard:4`."""
     return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[A-Za-z][\w.-]*)?:(\d+)", gres))
 
 
@@ -220,15 +220,15 @@ def _visible(folder: Path, shared: str) -> Check:
 
 
 def _started_by_a_node(paths: CampaignPaths) -> str:
-    """A file of an earlier job in this folder that the job's own node wrote, relative to it; empty where there is none."""
-    # Without a script it is of `allocation: current`, whose program may run on the login node (salloc).
+    """A file in this folder that the node of an earlier job wrote, relative to it; empty without one."""
+    # Without a script the job is of `allocation: current`, whose program may run on the login node (salloc).
     jobs = itertools.chain((attempt for run in paths.runs() for attempt in run.attempts()), paths.allocation_jobs())
     return next((str(job.job_start.relative_to(paths.folder)) for job in jobs if job.job_script.exists() and job.job_start.exists()), "")
 
 
 def check_paths_on_nodes(need: Need, checks: Sequence[Check], call: Callable[..., slurm.Answer] = slurm.call) -> list[Check]:
-    """`checks`, with the answer of the nodes that are free where it was unknown whether nodes have the output folder, and whether they have
-    what the plan names. With no node free it stays unknown; a job may get other nodes than those."""
+    """`checks`, completed by free nodes: whether nodes see the output folder and what the plan names. Without a free node that stays
+    unknown; a job may get other nodes."""
     if not need.jobs or any(check.refuses and not check.ok for check in checks):
         return list(checks)
     folder_unknown = next((check for check in checks if check.name == VISIBLE.name and not check.ok), None)
@@ -261,7 +261,7 @@ def check_paths_on_nodes(need: Need, checks: Sequence[Check], call: Callable[...
 
 
 def _needed_files(need: Need) -> dict[Path, str]:
-    """What every node must have, and is here: path → what it is. Within an image paths are others."""
+    """Existing paths that every node must have: path → what it is; none within an image, where paths differ."""
     found: dict[Path, str] = {}
     for spec in need.whole_runs:
         if spec.place.slurm is None or spec.place.slurm.container is not None:
@@ -281,8 +281,8 @@ def _needed_files(need: Need) -> dict[Path, str]:
 
 
 def missing_on_nodes(place: PlaceSpec, trial: Path, others: Sequence[Path], call: Callable[..., slurm.Answer]) -> dict[str, set[Path]]:
-    """Node → which of a file that was written a moment before and the `others` it does not see, for as many nodes as the job has, else for
-    one that is free; empty where none was, or srun cannot be used here."""
+    """Node → paths it does not see, of a file just written and the `others`; on as many nodes as the job has, else on a free one. Empty
+    if none is free or srun cannot be used here."""
     paths = [trial, *others]
     try:
         trial.write_text("")
@@ -297,7 +297,7 @@ def missing_on_nodes(place: PlaceSpec, trial: Path, others: Sequence[Path], call
 
 
 def _ask_nodes(wanted: SlurmSpec, nodes: int, paths: Sequence[Path], call: Callable[..., slurm.Answer]) -> slurm.Answer:
-    """`node1 0 2` of each: the numbers of paths that it does not see, in one line, as the lines of several nodes come in any order."""
+    """`node1 0 2` per node: numbers of the paths it does not see, in one line, since lines of several nodes come in any order."""
     kept = ("partition", "account", "qos", "constraint", "nodelist")
     options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if name in kept]
     look = 'found=$(hostname); n=0; for path; do test -e "$path" || found="$found $n"; n=$((n + 1)); done; echo "$found"'

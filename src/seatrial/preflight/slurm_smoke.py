@@ -1,8 +1,8 @@
-"""`seatrial doctor --place slurm`: what a cluster must be able to do, tried with small jobs before the first real one.
+"""`seatrial doctor --place slurm`: tries with small jobs what a cluster must be able to do, before the first real job.
 
 Five phases: Slurm's basics (`preflight.slurm`, without a job), the shared file system from the nodes, task layouts and cancel, GPUs, and
 InfiniBand; then what a re-run needs: the environment on all nodes, the interface and its address, HF_HOME and RUNS_ROOT on a file system
-that all share; then the environment of each node, written to a file, and in what they differ. In: the place. Out: checks. Jobs that do not
+that all share; then the environment of each node, written to a file, and the differences. In: the place. Out: checks. Jobs that do not
 start within IMMEDIATE_S are given up.
 """
 
@@ -119,11 +119,11 @@ class NodeTask:
     activation: Sequence[str] = ()
     """Starts the command behind it after the site's lines, without the container; empty where the site has none."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The site's, and what `activation` needs."""
+    """The site's variables, and what `activation` needs."""
 
 
 def try_jobs(place: PlaceSpec, folder: Path, task: NodeTask, call: Call = slurm.call) -> Iterator[Check]:
-    """On two nodes at least, where there are so many: what nodes share shows on no single one."""
+    """The checks, on at least two nodes if possible: a single node does not show what nodes share."""
     wanted = place.slurm or SlurmSpec()
     options = [f"--{name}={value}" for name, value in slurm.resource_options(wanted) if value is not None and name != "time"]
     common = ["srun", "--time=5", f"--immediate={IMMEDIATE_S}", "--mpi=none", "--job-name=seatrial-doctor"]
@@ -149,7 +149,7 @@ def try_jobs(place: PlaceSpec, folder: Path, task: NodeTask, call: Call = slurm.
     yield JOB.result(reached, took, nodes=num_nodes)
     if reached:
         yield from _check_nodes(place, wanted, nodes, folder)
-    # As the tasks of a rank's node are not: a CPU each is what always fits.
+    # Unlike the tasks of a real run: one CPU each always fits.
     small = [option for option in options if not option.startswith("--cpus-per-task")]
     two = call([*common, *small, "--nodes=1", "--ntasks=2", "--cpus-per-task=1", "hostname"], timeout_s=JOB_TIMEOUT_S)
     yield TASKS.result(two.ok and len(two.stdout.split()) == 2, "both ran" if two.ok else _problem(two))
@@ -164,7 +164,7 @@ def nodes_to_try(place: PlaceSpec) -> int:
 
 
 def _problem(answer: slurm.Answer) -> str:
-    """What the task itself said, of a line of the site that failed; else srun."""
+    """The task's own message, of a failed line of the site; else srun's."""
     lines = [line.strip() for line in answer.stderr.splitlines()]
     at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), None)
     if at is None:
@@ -223,7 +223,7 @@ def _python(found: Mapping[str, Any]) -> str:
 
 
 def _nic(pattern: str, interfaces: Mapping[str, Sequence[str]]) -> str:
-    """The one that NCCL would use, with its address."""
+    """The interface that NCCL would use, with its address."""
     usable = {name: [one for one in addresses if is_reachable_address(one)] for name, addresses in interfaces.items()}
     taken = match_nccl_interfaces(pattern, [name for name, addresses in usable.items() if addresses])
     return f"{taken[0]} {usable[taken[0]][0]}" if taken else ""
@@ -235,7 +235,7 @@ def _check_folder(variable: str, nodes: Sequence[dict[str, Any]]) -> Check:
     if not found:
         return FOLDERS.result(True, "not set on any node", variable=variable)
     shared = {host: set(one["sees"]) == hosts for host, one in found.items()}
-    # One that can only be read there is the same where its inode and time are.
+    # A read-only one is the same if inode and time are.
     identities = {one["identity"] for one in found.values()}
     read_only = all(one["problem"] and one["identity"] for one in found.values()) and len(identities) == 1
     if len(found) == len(hosts) and (all(shared.values()) or read_only):
@@ -246,7 +246,7 @@ def _check_folder(variable: str, nodes: Sequence[dict[str, Any]]) -> Check:
 
 
 def _discover(nodes: Sequence[dict[str, Any]], folder: Path) -> Check:
-    """discovered_environment.json in the doctor's folder, and in what the nodes differ."""
+    """Write discovered_environment.json in the doctor's folder; yields the nodes' differences."""
     found = {str(node["host"]): node["environment"] for node in sorted(nodes, key=lambda node: str(node["host"]))}
     differences = node_differences(found)
     path = CampaignPaths(folder).discovered
@@ -272,7 +272,7 @@ def _without_addresses(nics: Mapping[str, str]) -> dict[str, str]:
 
 
 def _named_values(by_host: Mapping[str, Any]) -> Iterator[str]:
-    """Of tables and lists only what not all have in common."""
+    """Values by name; of tables and lists only what nodes do not share."""
     tables = {
         host: dict(value) if isinstance(value, dict) else dict.fromkeys(value, "") for host, value in by_host.items() if _is_many(value)
     }

@@ -2,9 +2,9 @@
 
 In: a `Need`. Out: checks. Nothing of the runs' environments is imported: versions come from metadata, the CUDA build from torch's version
 file. A bundled workload's `Settings` may have `host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]`: the settings
-that cannot work here, each with a sentence that says why and what would; and `source_problems(self, *, cwd: Path, env: Mapping[str, str],
-is_seen: Callable[[Path], bool])` of the same form for what ranks read, `is_seen` telling which paths of this host ranks see too. Each is
-asked once per set of settings.
+that cannot work here, each with the reason and the remedy; and `source_problems(self, *, cwd: Path, env: Mapping[str, str],
+is_seen: Callable[[Path], bool])` of the same form for what ranks read, where `is_seen` tests whether ranks see a path of this host too.
+Each is called once per set of settings.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ PIPELINE = warning(
 PROGRAM_CHECKS = (PROGRAM, TORCHRUN, SCRIPT, PIPELINE, GIT, NVIDIA_SMI)
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 SHELL_PUNCTUATION = "|&;<>()\n"
-# Commands that succeed whatever happened before.
+# Commands that always succeed.
 ALWAYS_SUCCEED = ("true", ":", "echo", "printf", "date", "sleep", "sync")
 ENDS_ON_ERROR = re.compile(r"\bset +(?:-[a-z]*e|-o +errexit)")
 # bash's and zsh's exit codes of all programs of a pipeline.
@@ -131,7 +131,7 @@ def _first_word(spec: RunSpec) -> str | None:
 
 
 def lost_exit_code(spec: RunSpec) -> str:
-    """Why a shell in the command may return 0 though a program in it failed, and its text; empty where it does not, as far as is seen."""
+    """Why a shell in the command may return 0 although a program in it failed, and its text; empty if nothing shows that."""
     argv = (*spec.launcher.program, *spec.launcher.args, *([spec.workload.script] if spec.workload.script else ()), *spec.workload.args)
     for index, argument in enumerate(argv):
         if Path(argument).name not in SHELLS:
@@ -161,7 +161,7 @@ def _why_code_is_lost(text: str, options: Sequence[str]) -> str:
 
 
 def _shell_tokens(text: str) -> list[str]:
-    """Quoted ones keep their quotes; none where the text cannot be read."""
+    """Tokens of a shell command, with their quotes; none if it cannot be parsed."""
     lexer = shlex.shlex(text, posix=False, punctuation_chars=SHELL_PUNCTUATION)
     lexer.whitespace, lexer.commenters = " \t\r", ""
     with contextlib.suppress(ValueError):
@@ -183,7 +183,7 @@ def _install_fix(name: str, cwd: str) -> str:
 
 
 def _check_scripts(need: Need) -> Iterator[Check]:
-    # Ranks of a job run elsewhere, in the plan's folder: what is named from there is here too.
+    # Ranks of a job run elsewhere in the plan's folder, which is here too.
     jobs = (spec for spec in need.whole_runs if spec.place.traits.runs_in_jobs and not Path(script_of(spec)).is_absolute())
     files = {(script_of(spec), spec.cwd) for spec in (*need.runs, *jobs) if script_of(spec)}
     for script, cwd in sorted(files):
@@ -245,7 +245,7 @@ PYTHON_CHECKS = (PYTHON, RUN_PYTHON, TORCH, TORCH_AGE, WORKLOADS, CUDA_BUILD, CU
 
 @dataclass(frozen=True, kw_only=True)
 class UsedPython:
-    """One interpreter and what its runs need of it."""
+    """One interpreter and the requirements of its runs."""
 
     interpreter: Interpreter
     program: str = ""
@@ -432,7 +432,7 @@ def _device_problem(need: Need, spec: RunSpec, driver: Driver, certain: bool) ->
 
 
 def check_hidden_gpus(need: Need, launched: Sequence[RunSpec], driver: Driver) -> Check:
-    """CPU ranks on a host whose GPUs CUDA_VISIBLE_DEVICES hides; a bundled workload goes by its own device."""
+    """CPU ranks on a host whose GPUs CUDA_VISIBLE_DEVICES hides; a bundled workload sets its own device."""
     free = [spec for spec in launched if not spec.place.devices and spec.settings.get("device") != CPU]
     exposed = bool(driver.gpus) and any(not may_see_gpu(need.environment(spec), driver) for spec in free)
     return HIDDEN_GPUS.result(not exposed, f"{len(driver.gpus)} GPUs here, and {CUDA_VISIBLE_DEVICES} hides them" if exposed else "none")
@@ -490,7 +490,7 @@ def check_workload_settings(need: Need) -> Iterator[Check]:
         case = (spec.workload.module, tuple(sorted(spec.settings.items())), num_gpus, spec.cwd, tuple(sorted(spec.env.items())))
         if case not in seen:
             seen.add(case)
-            # Where the number of GPUs is unknown, the workload judged by too little.
+            # With an unknown number of GPUs the workload's judgement is uncertain.
             problems |= {(spec.workload.name, *found): certain for found in host_problems(spec, num_gpus)}
             problems |= {(spec.workload.name, *found): True for found in source_problems(spec, env)}
     for spec in need.whole_runs:
@@ -502,7 +502,7 @@ def check_workload_settings(need: Need) -> Iterator[Check]:
 
 
 def problems_on_node(spec: RunSpec, env: Mapping[str, str]) -> list[str]:
-    """What the workload of a job says of its settings on the node that this is; of ranks in a container nothing is known."""
+    """Problems of a job's settings by its workload, on this node; none for ranks in a container, which is unknown here."""
     if _is_contained(spec.place):
         return []
     driver = read_driver() if judges_its_host(spec) else None
@@ -513,12 +513,12 @@ def problems_on_node(spec: RunSpec, env: Mapping[str, str]) -> list[str]:
 
 
 def host_problems(spec: RunSpec, num_gpus: int) -> list[tuple[str, str]]:
-    """(setting, problem) of the workload on this host; none of one that does not judge."""
+    """(setting, problem) by the workload, on this host; none if it does not judge."""
     return list(_settings(spec).host_problems(num_gpus=num_gpus, cwd=Path(spec.cwd))) if judges_its_host(spec) else []
 
 
 def source_problems(spec: RunSpec, env: Mapping[str, str], is_seen: Callable[[Path], bool] = lambda path: True) -> list[tuple[str, str]]:
-    """(setting, problem) of the files and downloads that ranks read; none of a workload that does not judge."""
+    """(setting, problem) of files and downloads that ranks read; none if the workload does not judge."""
     if spec.workload.module is None or not hasattr(settings_module(spec.workload.module).Settings, SOURCES_HOOK):
         return []
     return list(_settings(spec).source_problems(cwd=Path(spec.cwd), env=env, is_seen=is_seen))

@@ -1,9 +1,9 @@
 """Where a campaign writes and reads: the output folder, disk space and inodes, temporary files, caches, /dev/shm, and data that a plan
 names.
 
-In: a `Need`. Out: checks. The output folder is tried for real: a file is written, renamed, locked and removed. A bundled workload is
-refused when its data is missing; of a script's arguments it is only a warning, since the script may create the folder itself, and a name
-with a slash may be no path.
+In: a `Need`. Out: checks. The output folder is tested: a file is written, renamed, locked and removed. A bundled workload is
+refused when its data is missing; for a script's arguments it is only a warning, since the script may create the folder itself, and a name
+with a slash need not be a path.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class FolderTrial:
     folder: Path
     """Where it was tried: the nearest folder that exists."""
     act: str = ""
-    """What failed; empty if nothing did."""
+    """The failed operation; empty if none failed."""
     error: str = ""
 
 
@@ -300,7 +300,7 @@ def judge_shared_memory(shm: DiskFacts, need: Need) -> Check:
 
 
 def needed_shm_bytes(need: Need) -> int:
-    """What the runs may put there at once; without a plan, what a usual job does."""
+    """What the runs may put there at once; without a plan, a usual job's."""
     if not need.planned:
         return MIN_BYTES
     gpu_ranks = max((len(spec.place.devices) for spec in need.runs), default=0)

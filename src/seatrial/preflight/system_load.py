@@ -1,7 +1,7 @@
-"""What else this host is doing: other processes and campaigns, the load average; and whether its clock is synchronised.
+"""Other load on this host: processes, campaigns, the load average; and whether its clock is synchronised.
 
-In: a sample of /proc taken when the checks began. A short interval that finds others at work is followed by a longer one, so that a job
-of an instant does not count as load. Out: checks.
+In: a sample of /proc taken when the checks began. A short interval that finds others at work is followed by a longer one, so that a
+momentary job does not count as load. Out: checks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CpuUser:
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """What others did between two samples."""
+    """Other processes' activity between two samples."""
 
     span_s: float
     foreign_cores: float
@@ -145,7 +145,7 @@ def _host(proc: Path) -> tuple[float, int]:
 
 SHORT_SAMPLE_S = 0.15
 LONG_SAMPLE_S = 0.6
-# What others may use before it counts as noise: half a core, or this part of all cores where that is more.
+# Use by others that counts as noise: above half a core, or above this share of all cores if that is more.
 QUIET_CORES = 0.5
 QUIET_RATIO = 0.1
 _TIME_ERROR = 5

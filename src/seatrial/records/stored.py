@@ -1,4 +1,4 @@
-"""Records read back from a campaign's folder; any file may be missing, truncated, huge, damaged or another attempt's.
+"""Records read back from a campaign's folder; any file may be missing, truncated, huge, damaged or of another attempt.
 
 In: paths. Out: records that passed their checks, or the reason they cannot be used; the folders of an attempt's hosts. Whoever needs an
 outcome, a spec or a plan from disk reads it here, so that no stage accepts what another rejects.
@@ -24,7 +24,7 @@ Record = TypeVar("Record")
 
 LONGEST_REASON = 120
 LATEST_T = 2.0**33
-"""Wall clock of the year 2242."""
+"""Latest plausible wall clock, in the year 2242."""
 LONGEST_RUN_S = 10 * 366 * 86400.0
 MAX_RANKS = 10**6
 OUT_OF_RANGE = "a number in it is out of range"
@@ -131,10 +131,10 @@ class HostFolder:
     """Where the files of one host are."""
 
     name: str
-    """As in the hostfile; empty for a run on one host."""
+    """Its name in the hostfile; empty for a run on one host."""
     paths: AttemptPaths
     offset_s: float = 0.0
-    """How far its clock was ahead of the harness's; 0 where that was not measured."""
+    """How far its clock was ahead of the harness's; 0 if not measured."""
 
 
 def host_folders(attempt: AttemptPaths, nodes: NodesRecord | None) -> list[HostFolder]:
@@ -151,7 +151,7 @@ def host_folders(attempt: AttemptPaths, nodes: NodesRecord | None) -> list[HostF
 
 
 def _folders_without_record(attempt: AttemptPaths) -> Iterator[HostFolder]:
-    """The folder without a launcher.log of its own is node 0's."""
+    """Folders by what is on disk: the one without a launcher.log of its own is node 0's."""
     names = node_names(attempt)
     with_log = [name for name in names if attempt.node(name).launcher_log.is_file()]
     first = [name for name in names if name not in with_log]
@@ -169,7 +169,7 @@ def node_names(attempt: AttemptPaths) -> list[str]:
 
 
 def _is_folder_name(name: str) -> bool:
-    """A damaged record must not lead out of the attempt."""
+    """Whether it is a plain name: a damaged record must not lead out of the attempt."""
     return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..")
 
 

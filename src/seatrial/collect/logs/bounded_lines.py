@@ -17,13 +17,13 @@ from seatrial.core.files import open_file
 from seatrial.core.text import MIB
 
 LONGEST_LINE_BYTES = 64 << 10
-"""Of JSON lines and tracebacks; what is longer is neither."""
+"""Longer than any JSON line or traceback line."""
 MAX_GAP_BYTES = 1024
-"""Between two lines that are indexed as one range: searching so many bytes takes less time than another read."""
+"""Lines closer than this are indexed as one range: searching the gap takes less time than another read."""
 PRUNED_RANGES = 100_000
-"""More than there are in what is read of a log; ranges in its middle are dropped whenever so many were added."""
+"""More than the parts of a log that are read can have; ranges in its middle are dropped when so many were added."""
 FEW_SHAPES = 8
-"""With at least so many lines for each shape, searching the shapes for keywords takes less time than searching the text."""
+"""From so many lines per shape on, searching shapes for keywords takes less time than searching the text."""
 
 
 class LinePiece(NamedTuple):
@@ -32,9 +32,9 @@ class LinePiece(NamedTuple):
     start: int
     """Offset of its first byte."""
     text: bytes
-    """With its newline, where it has one."""
+    """With its newline, if any."""
     part: int
-    """0 for the head of the file, 1 for its end, where the middle was not read."""
+    """0 for the head of the file; 1 for its end, if the middle was not read."""
     begins: bool
     """Whether a line begins with it."""
 
@@ -48,10 +48,10 @@ class LineIndex:
     size_bytes: int
     keywords: frozenset[bytes]
     ranges: Sequence[tuple[int, int]]
-    """From the beginning of a line to the end of one, in order."""
+    """In order; each from the beginning of a line to the end of one."""
 
     def serves(self, source: BinaryIO, keywords: Sequence[bytes]) -> bool:
-        """Whether it is the index of this file as it is now, with all these keywords."""
+        """Whether it is the index of this file in its present state, with all these keywords."""
         found = os.fstat(source.fileno())
         return (*self.file, self.size_bytes) == (found.st_dev, found.st_ino, found.st_size) and self.keywords.issuperset(keywords)
 
@@ -67,7 +67,7 @@ def skipped_bytes(path: Path, max_bytes: int) -> int:
 
 
 def bounded_lines(path: Path, max_bytes: int, longest: int = MIB) -> Iterator[LinePiece]:
-    """Every line; of a file larger than `max_bytes`, the whole lines in the first and the last half of that size."""
+    """Every line; of a file larger than `max_bytes`, the whole lines in its first and last `max_bytes / 2`."""
     with open_file(path) as source:
         size = os.fstat(source.fileno()).st_size
         ranges = [(0, size)] if size <= max_bytes else [(0, max_bytes // 2), (size - max_bytes // 2, size)]
@@ -76,8 +76,7 @@ def bounded_lines(path: Path, max_bytes: int, longest: int = MIB) -> Iterator[Li
 
 
 def lines_with(path: Path, max_bytes: int, keywords: Sequence[bytes], index: LineIndex | None = None) -> Iterator[LinePiece]:
-    """Of the lines that `bounded_lines` gives, those with one of the keywords, several times as fast, and with an index of them much
-    faster."""
+    """The lines of `bounded_lines` that hold a keyword, several times as fast, and much faster with an index."""
     with open_file(path) as source:
         size = os.fstat(source.fileno()).st_size
         index = index if index is not None and index.serves(source, keywords) else None
@@ -87,7 +86,7 @@ def lines_with(path: Path, max_bytes: int, keywords: Sequence[bytes], index: Lin
             for first, last in [(begin, end)] if index is None else index.within(begin, end):
                 at, begins = source.seek(first), True
                 for block in line_blocks(source, last, MIB):
-                    # A line that goes on in the part that is left out is none.
+                    # A line that continues in the part left out does not count.
                     whole = block if at + len(block) <= end or end == size else block[: block.rfind(b"\n", 0, end - at) + 1]
                     for begun, ended in keyword_lines(whole, keywords):
                         yield LinePiece(at + begun, whole[begun:ended], part, begins or begun > 0)
@@ -131,8 +130,7 @@ class LineIndexer:
         self.is_usable = True
 
     def add(self, text: bytes, start: int, shapes: Sequence[bytes]) -> None:
-        """The next whole lines, which begin at this offset, and the shape of each: keywords have no digits, so that all lines of a shape
-        have one or none has."""
+        """The next whole lines, from this offset on, and their shapes; keywords have no digits, so a shape holds one or none."""
         different = set(shapes)
         if len(different) > len(shapes) // FEW_SHAPES:
             self._add(keyword_lines(text, self._keywords), start, len(text))
@@ -144,7 +142,7 @@ class LineIndexer:
 
     def _add(self, found: Sequence[tuple[int, int]], start: int, num_bytes: int) -> None:
         for first, last in found:
-            # A reader may cut such a line where one of its blocks ends.
+            # A reader may cut such a line at the end of a block.
             self.is_usable = self.is_usable and last - first <= LONGEST_LINE_BYTES
             if self._ranges and start + first - self._ranges[-1][1] <= MAX_GAP_BYTES:
                 self._ranges[-1] = (self._ranges[-1][0], start + last)
@@ -154,13 +152,13 @@ class LineIndexer:
             self._prune(start + num_bytes)
 
     def _prune(self, size_bytes: int) -> None:
-        """Without the middle of the log, which will only grow."""
+        """Drop the middle of the log, which will only grow."""
         least = size_bytes - self._kept_bytes
         self._ranges = [(first, last) for first, last in self._ranges if first < self._kept_bytes or last > least]
         self._most = len(self._ranges) + PRUNED_RANGES
 
     def index(self, file: tuple[int, int], size_bytes: int) -> LineIndex | None:
-        """None where reading by it may give something else than reading the whole log."""
+        """The index; None where it may give other lines than the whole log."""
         if not self.is_usable:
             return None
         return LineIndex(file=file, size_bytes=size_bytes, keywords=frozenset(self._keywords), ranges=tuple(self._ranges))

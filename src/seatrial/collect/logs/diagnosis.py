@@ -1,12 +1,12 @@
 """Why a run failed: the first cause in its whole log.
 
-In: lines as they come, of one log or of several files, then the exit code and the steps asked for, where known. Out: a `Diagnosis`: how it
+In: lines as they come, of one log or of several files, then the exit code and the requested steps, where known. Out: a `Diagnosis`: how it
 ended, cause, rank, line, excerpt, and what to do.
 
-Signs come from the registry of failure signatures. When one rank dies the others complain too, and the launcher reports all of it again:
-so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause; but a broken GPU comes
-before what the ranks on it print. An exit code that a script chose itself counts before what the other ranks print about losing it. Without
-any sign the cause is unknown and the most relevant lines are kept.
+Signs come from the registry of failure signatures. When one rank dies, the others report errors too, and the launcher repeats them.
+Signs of a lost peer therefore count only without any other sign; among equals the earliest line is the cause; a broken GPU takes precedence
+over what its ranks print, and an exit code that the script chose over what other ranks print about the loss. Without any sign the cause is
+unknown and the most relevant lines are kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from seatrial.records.signatures.registry import Signature, general, of_exit_cod
 
 LONGEST_DETAIL = 500
 SHORTLY_BEFORE = 5000
-"""Lines between a traceback and the launcher's report of it: other ranks may print many steps before the launcher ends them."""
+"""Most lines between a traceback and the launcher's report: other ranks may print many steps before the launcher ends them."""
 STEPS_ALONE = 50
 """More steps than ranks take before they notice that one of them is gone."""
 # Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
@@ -66,7 +66,7 @@ NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
 class LogReader:
-    """Reads a log as it comes; `result` may be asked at any time, and more lines may follow."""
+    """Reads a log as it comes; `result` may be called at any time, and more lines may follow."""
 
     def __init__(self) -> None:
         self._scan = LogScan()
@@ -77,11 +77,11 @@ class LogReader:
         self._scan.feed(line, source=source, rank=rank)
 
     def feed_block(self, text: bytes, shapes: Sequence[bytes], *, source: str = "") -> None:
-        """Many lines of one file, given with the shape of each: the same, several times as fast."""
+        """Many lines of one file with their shapes: like `feed`, several times as fast."""
         self._scan.feed_block(text, shapes, source=source)
 
     def result(self, exit_code: int | None = None, requested_steps: int | None = None) -> Diagnosis:
-        """What the lines so far show. `requested_steps` are the steps that the run was to take, where known."""
+        """What the lines so far show; `requested_steps`: the planned number of steps, if known."""
         at_end = self._end.traceback_at_end()
         outcome, last = self._end.outcome(exit_code, requested_steps), self._end.last_step()
         found = NO_FAILURE
@@ -97,30 +97,30 @@ class LogReader:
         )
 
     def reached(self, requested_steps: int) -> bool | None:
-        """Whether the last lines show that so many steps may have been taken; None where they show no step."""
+        """Whether the last lines show that so many steps were taken; None without a step."""
         last = self._end.last_step()
         return None if last.step is None else last.may_be(requested_steps)
 
     def files_with_steps(self) -> set[str]:
-        """Files in which a training took place."""
+        """Files that show a training."""
         return {source for source, steps in self._scan.file_steps.items() if steps.is_training}
 
     def short_files(self, sources: Collection[str]) -> dict[str, int]:
-        """Of these files, which print alike, those that end without a good end before a step that another shows, with their last step."""
+        """Those of these parallel files that end, without a good end, before a step that another shows; with their last step."""
         files = {source: steps for source, steps in self._scan.file_steps.items() if source in sources and steps.numbers}
         furthest = max(files.values(), key=lambda steps: steps.numbers[-1], default=None)
         return {source: steps.numbers[-1] for source, steps in files.items() if furthest is not None and steps.ends_before(furthest)}
 
     def unfinished(self) -> tuple[int, int] | None:
-        """How far the progress bar that the lines end with is, and its length, where it is not full."""
+        """Position and length of the progress bar that the lines end with, if it is not full."""
         return self._end.unfinished()
 
     def failure(self, exit_code: int | None = None) -> Diagnosis:
-        """The cause that the lines show, else the one that the exit code shows, of a run that is known to have failed."""
+        """The cause of a run that is known to have failed, by the lines, else by the exit code."""
         return self._cause(exit_code) or self._unexplained_end(exit_code)
 
     def _cause(self, exit_code: int | None) -> Diagnosis | None:
-        """The cause that the log shows; None where it shows none."""
+        """The cause in the log; None without one."""
         found = self._root_cause(self._end.found_at_end()) or self._root_cause(list(self._scan.found()))
         found = found or self._launcher_cause() or self._doubtful_cause()
         cancelled, report = self._cancelled(), self._scan.report_at
@@ -130,7 +130,7 @@ class LogReader:
         if cancelled is not None and (found is None or _is_after(found, cancelled)):
             return self._from_evidence(cancelled)
         if found is None and (self._scan.reports or exit_code):
-            # Steps of another host may have come late.
+            # Steps of another host may have arrived late.
             found = self._root_cause(self._scan.earlier)
         if found is not None:
             return found
@@ -147,7 +147,7 @@ class LogReader:
         if exit_code is not None and -exit_code in (signal.SIGKILL, *NATIVE_SIGNALS):
             return None
         diagnosis = self._from_evidence(after_effect)
-        # That a peer is gone explains nothing: other lines of the log may.
+        # A lost peer explains nothing; other lines may.
         return replace(diagnosis, telling=self._error_lines()) if after_effect.sign and after_effect.sign.echo else diagnosis
 
     def _cancelled(self) -> LogEvidence | None:
@@ -159,7 +159,7 @@ class LogReader:
         higher_priority = earliest(one.higher_priority for one in found)
         if higher_priority is not None:
             return self._from_evidence(higher_priority)
-        # Ranks that wait in vain for one to join: its own error, in another file or behind another prefix, is the cause.
+        # Ranks wait for one that never joins: its error, in another file or behind another prefix, is the cause.
         for some in ([one for one in found if not one.waited_for_peer], found):
             first = self._first_of(earliest(one.sign for one in some), [one.chain for one in some if one.chain])
             if first is not None:
@@ -177,7 +177,7 @@ class LogReader:
         return None if sign is None else self._from_evidence(sign)
 
     def _launcher_cause(self) -> Diagnosis | None:
-        """What the launcher reports about the rank that ended first, where that is more than the other ranks' complaints."""
+        """The launcher's report about the rank that ended first, if it says more than the other ranks' errors."""
         end = self._scan.reported_end
         if end is None or end.code is None:
             end = ReportedEnd(code=self._scan.deepspeed_code)
@@ -199,12 +199,12 @@ class LogReader:
         return self._where_reported(replace(_diagnosis(general(Cause.EXIT_CODE), detail), telling=own), end)
 
     def _where_reported(self, found: Diagnosis, end: ReportedEnd) -> Diagnosis:
-        """With the rank, and the line of a launcher that says it all in one."""
+        """The diagnosis with the reported rank, and with the line of a one-line report."""
         at = self._scan.report_at if end.name else None
         return replace(found, rank=end.rank, source=at.source if at else "", line=(at.number or None) if at else None)
 
     def _reported_rank(self) -> int | None:
-        """By the launcher's report, else by its first line about a rank that failed."""
+        """The failed rank by the launcher's report, else by its first line about one."""
         end, report = self._scan.reported_end, self._scan.report_at
         return end.rank if end is not None else report.rank if report else None
 
@@ -229,7 +229,7 @@ class LogReader:
             return code == RAISED and raised.rank == self._reported_rank()
         if not 0 <= report.at - raised.at <= SHORTLY_BEFORE:
             return False
-        # Another rank aborted, as it waited in vain: it cannot have taken many steps without the first.
+        # Another rank aborted while it waited: it cannot have taken many steps without the first.
         return code == RAISED or (report.step is not None and raised.step is not None and report.step - raised.step <= STEPS_ALONE)
 
     def _is_in_another_file(self, raised: LogEvidence) -> bool:
@@ -245,7 +245,7 @@ class LogReader:
         entry = evidence.sign or general(Cause.EXCEPTION)
         rank = evidence.rank
         if rank is None and not entry.after_effect and self._reported_code() == RAISED:
-            # Without prefixes: the launcher knows who ended first.
+            # Without prefixes, only the launcher knows which rank ended first.
             rank = self._reported_rank()
         noticed_by = None
         if entry.after_effect and entry.id != "monitored_barrier" and not FAILED_BY_LAUNCHER.search(evidence.text):
@@ -264,13 +264,13 @@ class LogReader:
         )
 
     def _crash_entry(self, entry: Signature) -> Signature:
-        """Of a crash, the entry for a log with a stack or without one: what is there need not be asked for."""
+        """The entry of a crash for a log with a stack, or for one without."""
         if entry.id not in (NATIVE_CRASH, CRASH_WITH_STACK):
             return entry
         return signature(CRASH_WITH_STACK if self._scan.python_stack else NATIVE_CRASH)
 
     def _crash(self, exit_code: int, detail: str) -> Diagnosis:
-        """By an exit code that is a signal of a fault in native code."""
+        """A crash by an exit code that is a signal of native code."""
         entry = of_exit_code(exit_code)
         entry = self._crash_entry(entry if entry is not None and entry.cause is Cause.NATIVE_CRASH else general(Cause.NATIVE_CRASH))
         stack = tuple(self._scan.python_stack) if entry.id == CRASH_WITH_STACK else ()
@@ -335,7 +335,7 @@ class LogReader:
         return error_lines(recent or self._scan.recovered_errors)
 
     def _informative_lines(self) -> list[PrefixedLine]:
-        """The last lines but those about lost peers, the launcher's own and what Python ignores."""
+        """The last lines without those about lost peers, the launcher's own and exceptions that Python ignores."""
         blocks: dict[str, Block | None] = {}
         kept = []
         for _, _, _, line in self._scan.tail:
@@ -351,7 +351,7 @@ class LogReader:
 
 
 def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
-    """The cause that the lines show, else the one that the exit code of a failed run shows."""
+    """The cause of a failed run, by its lines, else by its exit code."""
     reader = LogReader()
     for line in lines:
         reader.feed(line)
@@ -359,7 +359,7 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
 
 
 def _is_after(found: Diagnosis, evidence: LogEvidence) -> bool:
-    """Whether a line of the same file, or none, shows it: ranks that are ended complain, and exit with codes of their own."""
+    """Whether a line of the same file, or none, shows it: ranks that are ended print errors and exit with codes of their own."""
     return found.line is None or (found.source == evidence.source and found.line > evidence.number)
 
 

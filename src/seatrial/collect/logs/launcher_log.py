@@ -57,7 +57,7 @@ class Arrivals:
 
     rows: Sequence[Arrival] = ()
     num_skipped: int = 0
-    """Rows that are malformed or contradict the others."""
+    """Malformed rows and rows that contradict the others."""
     problem: str = ""
     """Why the file could not be read, where there is one."""
 
@@ -73,7 +73,7 @@ def read_arrivals(path: Path, max_bytes: int = MAX_ARRIVAL_BYTES) -> Arrivals:
     # Neither an unfinished row nor the header counts as skipped.
     whole = [piece for piece in found if piece.text.endswith(b"\n") and not piece.text.startswith(HEADER)]
     head, end = (_valid_rows([_parse_arrival(piece) for piece in whole if piece.part == part]) for part in (0, 1))
-    # The chunks between the two parts are unknown: their bytes must not get the time of the next known one.
+    # Chunks between the two parts are unknown; their bytes must not get the time of the next known one.
     rows = [*head, *map(_untimed, end[:1]), *end[1:]]
     return Arrivals(rows=rows, num_skipped=len(whole) - len(rows))
 
@@ -114,15 +114,15 @@ def _in_order(rows: list[Arrival]) -> list[Arrival]:
 
 
 LARGEST_LOG_BYTES = 64 * MIB
-"""Seconds of reading; a log of ten gigabytes would take many minutes, and add nothing to the time of a step."""
+"""Read in seconds; ten gigabytes would take many minutes and add nothing to step times."""
 BLOCK_BYTES = MIB
-# What is searched of a line, even where each of its characters takes four bytes.
+# As much of a line as is searched, at four bytes per character.
 LONGEST_TEXT_BYTES = 4 * LONGEST_LINE
 
 
 @dataclass(frozen=True, slots=True)
 class StampedLine:
-    """One line; both clocks are NaN where no arrival was kept for it."""
+    """One line; both clocks are NaN without an arrival."""
 
     rank: int | None
     text: str
@@ -144,8 +144,8 @@ class LogText:
 
 
 def read_log(log: Path, arrivals: Path, keywords: Sequence[bytes] = (), index: LineIndex | None = None) -> LogText:
-    """Every line, or those that hold one of `keywords`, by the `index` if there is one. Of a log beyond LARGEST_LOG_BYTES only the head and
-    the end are read."""
+    """Every line, or those with one of `keywords`, through the `index` if given. Of a log beyond LARGEST_LOG_BYTES only head and end are
+    read."""
     arrived = read_arrivals(arrivals)
     try:
         left_out = skipped_bytes(log, LARGEST_LOG_BYTES)
@@ -172,7 +172,7 @@ def stamped_lines(
             prefix_rank, content = split_rank(text[:LONGEST_TEXT_BYTES].decode("utf-8", errors="replace"))
             rank = prefix_rank if begins or prefix_rank is not None else rank
             if content:
-                # A bar's carriage return comes with the next bar, so the end of the text is what counts.
+                # A bar's carriage return comes with the next bar, so the end of the text counts.
                 arrival = clock.arrival_of(start + len(text))
                 yield StampedLine(rank, content, arrival.t, arrival.m, piece.part)
 
@@ -213,7 +213,7 @@ PREFIXES = re.compile(
     r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
 HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")
-# These parts of vLLM's prefixes differ from line to line: the process counts, and that it is only a warning.
+# These parts of vLLM's prefixes vary by line; only the process and the level count.
 TIME_AND_PLACE = re.compile(
     r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$|^\d{4}-\d\d-\d\dT\S*(?: std(?:out|err) [FP])?$"
 )
@@ -288,7 +288,7 @@ class PrefixSplitter:
         return PrefixedLine(" ".join(kept for prefix in prefixes if (kept := TIME_AND_PLACE.sub("", prefix))), text)
 
     def _time_before(self, text: str) -> int:
-        """Its length; 0 without one."""
+        """Length of the time before a line; 0 without one."""
         match = TIME_BEFORE.match(text)
         if match is None:
             return 0
@@ -313,10 +313,10 @@ class PrefixSplitter:
 
 
 MIN_LINES_PER_HOST = 40
-"""However many hosts there are: a traceback is as long."""
+"""Enough for a traceback, however many hosts there are."""
 MIN_BYTES_PER_HOST = 2 << 10
 MAX_SHOWN_LINES = 200
-"""Up to this many lines are for a reader. More are searched for a cause, and must include some of the host that failed first."""
+"""Up to so many lines are shown to a reader. More are searched for a cause and must include the host that failed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,7 +333,7 @@ def host_logs(attempt: AttemptPaths) -> list[HostLog]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Every line, whatever its length (of a very long one the end); bytes that are no UTF-8 are replaced. Lines of a META or CMD block are
+    """Every line, whatever its length (of a very long one the end); invalid UTF-8 is replaced. Lines of a META or CMD block are
     empty."""
     return map(HeaderBlanker().blank, _all_lines(path))
 
@@ -376,10 +376,10 @@ def _lines_of(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[str, 
 def _timed_lines(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[float, str, str]]:
     clock, prefix = _ArrivalClock(read_arrivals(folder.paths.arrivals).rows), host_prefix(folder.name)
     header = find_header(folder.paths.launcher_log)
-    # Its lines come as empty ones.
+    # Lines of the header are empty.
     arrived_t, end_bytes = -math.inf, header.num_bytes - header.num_lines
     for name, line in _lines_of(folder, attempt):
-        # Bytes that are no UTF-8 make the offset a little more.
+        # Invalid UTF-8 makes the offset slightly larger.
         end_bytes += len(line.encode("utf-8", errors="replace")) + 1
         t = clock.arrival_of(end_bytes).t - folder.offset_s
         arrived_t = max(arrived_t, t) if math.isfinite(t) else arrived_t
@@ -421,7 +421,7 @@ def _arrived_lines(folder: HostFolder, count: int, max_bytes: int) -> Iterator[t
         end_bytes = skipped_bytes(log, 0)
     except OSError:
         end_bytes = 0
-    # Offsets are counted from the end of the file: bytes that are no UTF-8 make them a little less.
+    # Offsets are counted from the end of the file: invalid UTF-8 makes them slightly smaller.
     ends = []
     for line in reversed(lines):
         ends.append(end_bytes)
@@ -506,7 +506,7 @@ def _estimate(match: re.Match[str], index: int) -> EtaPoint | None:
 
 
 def _number(text: str) -> float | None:
-    """None for no number, and for one beyond any step or time."""
+    """None for what is not a number, or beyond any step or time."""
     value = float(text) if text else math.nan
     return value if 0 <= value <= LARGEST_STEP else None
 
@@ -532,7 +532,7 @@ RANK_PREFIX = b"[rank"
 
 
 def num_finished_ranks(logs: Iterable[Path]) -> int:
-    """How many ranks deepspeed's launchers reported to have finished successfully; logs that cannot be read count 0.
+    """How many ranks finished successfully by deepspeed's launchers; unreadable logs count 0.
 
     The `deepspeed` runner returns 0 even when the launcher it started (its own, or pdsh) was killed, so its exit code proves nothing. Each
     host has its own log, and process numbers of two hosts may be equal."""
@@ -549,7 +549,7 @@ def _finished_processes(launcher_log: Path) -> set[bytes]:
 
 
 def num_started_ranks(launcher_log: Path) -> int | None:
-    """How many ranks the last deepspeed runner in a log starts, by its own line; None without one."""
+    """How many ranks the last deepspeed runner in a log starts; None without its line."""
     found: int | None = None
     with contextlib.suppress(OSError), open_file(launcher_log) as log:
         for line in log:

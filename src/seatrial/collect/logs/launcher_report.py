@@ -64,16 +64,16 @@ class ReportedEnd:
 
     rank: int | None = None
     code: int | None = None
-    """A signal is negative."""
+    """Negative for a signal."""
     name: str = ""
-    """What the launcher calls it, where that is not a rank: `task 3 (rank 3) on node07`."""
+    """The launcher's name for it, if not a rank: `task 3 (rank 3) on node07`."""
 
     @property
     def who(self) -> str:
         return self.name or ("a rank" if self.rank is None else f"rank {self.rank}")
 
     def take(self, text: str) -> None:
-        """One line of a report of several; of each field the first counts."""
+        """One line of a longer report; the first value of each field counts."""
         if self.rank is None and (found := REPORTED_RANK.match(text)):
             self.rank = int(found[1] or found[2])
         elif self.code is None and (found := REPORTED_CODE.match(text)):
@@ -81,7 +81,7 @@ class ReportedEnd:
 
 
 def end_in_one_line(text: str, *, is_rank: bool = True) -> ReportedEnd | None:
-    """What a line of srun's or kubectl's says by itself; `is_rank`: each task of srun's is one rank."""
+    """The end that one line of srun or kubectl reports; `is_rank`: each srun task is one rank."""
     if found := KUBECTL_COMMAND.match(text):
         return ReportedEnd(code=without_shell(int(found[1])), name="the command")
     if not (found := SRUN_TASKS.match(text)):
@@ -100,11 +100,11 @@ class LauncherReport:
 
     first: LogEvidence
     step_before: int | None
-    """The highest of the last steps before it."""
+    """The highest of the last steps before the report."""
     last_at: int
-    """Its last line so far."""
+    """Last line of the report so far."""
     numbers: set[int] = field(default_factory=set)
-    """Steps after it."""
+    """Steps after the report."""
     num_unnumbered: int = 0
 
     def take_step(self, number: int | None) -> None:
@@ -115,14 +115,14 @@ class LauncherReport:
 
     @property
     def has_new_steps(self) -> bool:
-        """A launcher reports when all its processes are gone: who takes steps after that was started again, or is another program. Steps
-        that only go on from those before it may be lines of other ranks that arrive late."""
+        """Whether a restarted or another program took steps after the report. Steps that continue those before it may be late lines of
+        other ranks."""
         is_new = self.step_before is None or self.has_restarted or not self.numbers
         return is_new and max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
 
     @property
     def is_passed(self) -> bool:
-        """Whether those steps got as far as the ones before it: a second attempt, or the next of several trainings."""
+        """Whether these steps got as far as those before the report: a second attempt, or the next training."""
         return self.has_new_steps and max(self.numbers, default=self.step_before or 0) >= (self.step_before or 0)
 
     @property
@@ -131,13 +131,13 @@ class LauncherReport:
 
 
 def without_shell(code: int) -> int:
-    """The exit code with which a shell, or a launcher that passes it on, reports a signal, as the negative number of that signal."""
+    """The exit code, as a negative signal number where a shell reported a signal."""
     return SHELL_SIGNALS - code if code > SHELL_SIGNALS and signal_name(SHELL_SIGNALS - code) else code
 
 
 def signal_name(exit_code: int) -> str:
-    """Of the signal that ended the process, as Python, a shell (128 + n) or deepspeed (256 - n) passes it on; empty for none. 255 and 254
-    are what `exit(-1)`, ssh and others return: no signal."""
+    """Name of the signal that ended the process, as Python, a shell (128 + n) or deepspeed (256 - n) reports it; else empty. 255 and 254
+    are not signals: `exit(-1)`, ssh and others return them."""
     for number in (-exit_code, exit_code - SHELL_SIGNALS, 256 - exit_code if exit_code < 254 else 0):
         if 0 < number <= signal.SIGTERM or number == signal.SIGXCPU:
             with contextlib.suppress(ValueError):

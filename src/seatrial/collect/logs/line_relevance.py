@@ -5,10 +5,10 @@ the entry of the registry that it matches (`LineSearch`), the rank it names; the
 source has shown so far (`LogSource`).
 
 Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
-goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
+goes on, a warning reports what was handled, and a rank that takes further steps has recovered from what it printed before.
 
-Most lines of a log are alike but for their numbers: what a line may show is decided once for each shape, and only lines with one of a few
-words are matched with the registry's patterns, which makes a gigabyte a matter of seconds.
+Most lines of a log differ only in numbers: relevance is decided once per shape, and only lines with one of a few words are matched with the
+registry's patterns, so a gigabyte takes seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seatrial.records.outcome import Cause
 from seatrial.records.signatures.registry import Signature, signatures
 
 STEPS_WITHOUT_RANK = 2
-"""Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
+"""Without prefixes, a rank that has not noticed another's failure may print the step it was in."""
 MAX_LINES = 5
 LONGEST_SHOWN = 240
 EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Iteration)(?:: |$)")
@@ -54,7 +54,7 @@ def is_error_line(text: str) -> bool:
 
 
 def final_lines(lines: Sequence[PrefixedLine], ended_first: str = "") -> tuple[str, ...]:
-    """The last lines of the source that ended first, where it printed any; else the last of all."""
+    """The last lines of the source that ended first, if it printed any; else of all."""
     printed = [line for line in lines if line.text.strip()]
     own = [line for line in printed if without_host(line.source) == ended_first] if ended_first else []
     return tuple(_short(line.text) for line in (own or printed)[-MAX_LINES:])
@@ -92,12 +92,12 @@ class Weight(enum.IntEnum):
     IGNORED = 0
     """An exception that Python ignores."""
     WEAK = 1
-    """A thread's: it may have died without harm."""
+    """An exception of a thread, which may have died without harm."""
     FULL = 2
 
 
 IGNORED = re.compile(r"^Exception ignored (?:in|on)\b|^--- Logging error ---")
-# A thread's, of a task or callback of asyncio that nobody waited for, or of a function that is called at exit.
+# Exceptions of a thread, of an asyncio task or callback that is never awaited, or of an atexit function.
 IN_THREAD = re.compile(
     r"^Exception in thread |^(?:\S{0,80}[: ])?(?:(?:Task|Future) exception was never retrieved$|Exception in callback )"
     r"|^Error in atexit\._run_exitfuncs:"
@@ -111,7 +111,7 @@ WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:"
 # A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.
 STEP = re.compile(r"\b(?:step|iter|iteration|epoch)s?\b\W{0,4}\d|\bTiming(?:ETA|Rank)\b|^\{'loss': ", re.IGNORECASE)
 SUMMARY = "wandb: "
-# Steps of an evaluation, which may follow the end of the training, or its failure: none of the training's.
+# Steps of an evaluation, which may follow the end of the training or its failure.
 EVALUATION = re.compile(
     r"\b(?:eval(?:uat\w+)?|val(?:idat\w+)?|test(?:ing)?|inference|predict\w*|sampling|generat\w+|bench\w*)\b[^\w,]{0,4}(?:step|iter|epoch|batch)",
     re.IGNORECASE,
@@ -151,7 +151,7 @@ def is_warning(prefix: str, text: str) -> bool:
 
 
 def is_step(text: str) -> bool:
-    """Whether it reports a step of the training. Megatron puts one blank before it."""
+    """Whether it reports a training step. Megatron's lines begin with a blank."""
     if is_indented(text[1:2] if text[:1] == " " else text) or text.startswith(SUMMARY) or not STEP.search(text) or EVALUATION.search(text):
         return False
     return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))
@@ -164,10 +164,10 @@ def step_number(text: str) -> int | None:
 
 @dataclass(kw_only=True)
 class LogEvidence:
-    """One line that shows something."""
+    """One relevant line."""
 
     at: int
-    """How many lines were fed before."""
+    """Number of lines before it."""
     source: str
     number: int
     prefix: str
@@ -178,13 +178,13 @@ class LogEvidence:
     num_before: int
     """Errors seen before it."""
     step: int | None = None
-    """The last step that anybody reported before it."""
+    """The last step reported before it, by any rank."""
     is_uncaught: bool = False
-    """Whether it ends a traceback from the top of a program: nothing below that caught it."""
+    """Whether it ends a traceback from the top of a program, where nothing caught it."""
     is_logged: bool = False
     """Whether it ends a traceback that a logger printed."""
     is_bare: bool = False
-    """Whether it names an exception, and no traceback is before it."""
+    """Whether it names an exception without a traceback before it."""
 
 
 @dataclass(kw_only=True)
@@ -196,7 +196,7 @@ class ExceptionChain:
 
     @property
     def decisive(self) -> LogEvidence:
-        """The last of a chain counts, unless only the first has a signature."""
+        """The last exception of the chain, unless only the first has a signature."""
         return self.first if is_root(self.first.sign) and not is_root(self.last.sign) else self.last
 
 
@@ -227,11 +227,11 @@ class LogSource:
 
     steps_to_recover: int
     recent: list[FoundSigns] = field(default_factory=lambda: [FoundSigns()])
-    """Since its last steps, oldest first; what is older was survived."""
+    """Signs since its last steps, oldest first; it recovered from older ones."""
     is_empty: bool = True
     block: Block | None = None
     frames: deque[str] | None = None
-    """Of a traceback that has begun and not ended."""
+    """Frames of the traceback that is being read."""
     first_frame: str = ""
     logged_error_at: int = -1
     is_logged: bool = False
@@ -257,7 +257,7 @@ class LogSource:
         return self.block is not None or self.frames is not None or is_followed
 
     def step(self) -> tuple[FoundSigns, ...]:
-        """It went on: what it survived."""
+        """The source took a step; returns the signs that it recovered from."""
         if self.is_empty:
             return ()
         self.recent.append(FoundSigns())
@@ -275,7 +275,7 @@ class LastStep:
     """Steps between two lines that report one."""
 
     def may_be(self, requested_steps: int) -> bool:
-        """Whether the run may have taken them all: steps are counted from 0 or from 1, and not each is reported."""
+        """Whether all may have been taken: steps count from 0 or 1, and not each is reported."""
         return self.step is not None and self.step + self.interval >= requested_steps
 
 
@@ -299,7 +299,7 @@ def weight_by_block(own: LogSource, text: str) -> Weight:
 MAX_SHAPES = 20_000
 MAX_SIGNS = 2000
 LONGEST_SHAPE = 1000
-"""Longer lines are mostly unlike any other."""
+"""Longer lines are mostly unique."""
 
 # Every line that matters contains one of these, in small letters: a test derives that from the registry's patterns.
 FRAGMENTS = (
@@ -374,7 +374,7 @@ USAGE_LINES = 500
 
 
 class Relevance(enum.IntEnum):
-    """What a line may show of the cause."""
+    """How much a line may show about the cause."""
 
     IRRELEVANT = 0
     STEP = 1
@@ -391,7 +391,7 @@ class LineSearch:
         self._signs: dict[tuple[str | bytes, bool], Signature | None] = {}
 
     def relevance(self, line: str) -> Relevance:
-        """The most that the line can show."""
+        """The highest relevance that the line can have."""
         key = shape(line)
         found = self._shapes.get(key)
         if found is None:
@@ -404,7 +404,7 @@ class LineSearch:
         return self._shapes.get(key) is Relevance.IRRELEVANT
 
     def downgrade(self, line: str, relevance: Relevance) -> None:
-        """The line turned out to show less, and so do those that differ in digits only."""
+        """The line is less relevant than assumed, as are lines that differ in digits only."""
         if not _digits_matter(line):
             self._remember(shape(line), relevance)
 
@@ -436,7 +436,7 @@ def _relevance(line: str) -> Relevance:
 
 
 def rank_of(prefix: str, text: str, given: int | None) -> int | None:
-    """By the caller, the prefixes, or the text itself; the number that `srun --label` puts before a line where nothing else names it."""
+    """The rank by the caller, the prefixes or the text; else by the number that `srun --label` puts before a line."""
     if given is not None:
         return given
     match = PREFIX_RANK.search(prefix) or TEXT_RANK.search(text) or TASK_LABEL.match(without_host(prefix))
@@ -444,12 +444,12 @@ def rank_of(prefix: str, text: str, given: int | None) -> int | None:
 
 
 def shape(line: str) -> bytes:
-    """Lines that differ in digits only have the same."""
+    """The same for lines that differ in digits only."""
     return line.encode("utf-8", errors="replace").translate(SAME_DIGIT)
 
 
 def shapes(text: bytes) -> list[bytes]:
-    """The shape of every line; that of a line that is not valid UTF-8 equals none that `shape` gives."""
+    """The shape of every line; one of invalid UTF-8 equals no result of `shape`."""
     return text.translate(SAME_DIGIT).split(b"\n")
 
 
@@ -460,7 +460,7 @@ def _digits_matter(text: str) -> bool:
 
 @cache
 def _any_fragment() -> re.Pattern[str]:
-    """Finds any of FRAGMENTS. As a tree of letters it takes half the time of one search after the other."""
+    """Finds any of FRAGMENTS; as a tree of letters, in half the time of separate searches."""
     tree: dict[str, Any] = {}
     for fragment in FRAGMENTS:
         node = tree
@@ -471,7 +471,7 @@ def _any_fragment() -> re.Pattern[str]:
 
 
 def _expression(tree: dict[str, Any]) -> str:
-    """Of all that begins at this node; what continues a shorter one adds nothing."""
+    """The expression of a node; continuations of a complete fragment add nothing."""
     if "" in tree:
         return ""
     return "(?:" + "|".join(re.escape(letter) + _expression(node) for letter, node in tree.items()) + ")"

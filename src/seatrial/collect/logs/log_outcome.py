@@ -1,9 +1,9 @@
 """How a job ended, by its log and its exit code: ok, failed, interrupted or unknown.
 
-In: a `LogScan`, then the exit code and the steps asked for, where known. Out: an `Outcome`, or None where neither shows it.
+In: a `LogScan`, then the exit code and the requested steps, where known. Out: an `Outcome`, or None if neither shows it.
 
-An exit code of 0 proves little behind a pipe, and a line that says that training is over may be that of one stage or of a script around a
-program that crashed: what came after it counts too.
+An exit code of 0 proves little behind a pipe, and a line about the end of training may come from one stage or from a script around a
+crashed program: what follows it counts too.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Outcome
 
 STEPS_OF_OTHERS = 3
-"""So many steps that others take after a rank's traceback are more than what was under way: the job went on, or was restarted."""
+"""So many steps of others after a rank's traceback are more than those under way: the job went on or restarted."""
 STEPS_TOGETHER = 10
-"""So many are taken only by all ranks: each waits for the others."""
+"""So many steps need all ranks, since each waits for the others."""
 LINES_AFTER = 3
-"""A shell script may print so many lines after a program that failed."""
+"""Lines that a shell script may print after a failed program."""
 # Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
 INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
 # Lines after a traceback that do not show that the run went on: what is printed at exit, and by libraries that log everything.
 AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
-# Causes of which a shell or a scheduler prints that a process is gone: no noise, though other ranks may have made it end.
+# Causes for which a shell or scheduler reports a lost process: not noise, though other ranks may have ended it.
 PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
-# After these no training goes on, whatever the script prints: it may catch them, say that training is over and exit with 0.
+# No training continues after these, even if the script catches them, prints that training is over and exits with 0.
 TRAINING_STOPPED = (*PROCESS_ENDED, Cause.COLLECTIVE_TIMEOUT, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
 
 
@@ -59,7 +59,7 @@ ENDED_BY_SIGNAL = re.compile(r": line \d+: +\d+ (?:Terminated|Hangup|Aborted)\b"
 # A program that prints this went on: the exit code is another program's.
 WITHOUT_HARM = re.compile(r"\b(?:ignor(?:ed|ing)|harmless|non-fatal)\b", re.IGNORECASE)
 EPOCH = re.compile(r"\bepoch\b[^\w,]{0,6}(\d{1,9})\b.{0,40}\bloss\b", re.IGNORECASE)
-# Bars of things that come after a training, where nobody knows their length.
+# Bars of unknown length that come after a training.
 AFTER_TRAINING = re.compile(r"^\W{0,3}(?:eval|valid|test|predict|generat|sampl|upload|download|sav|map|filter|tokeniz)", re.IGNORECASE)
 # `step 12/100`, `Iter [12/100]`, and Megatron's `iteration  12/  100 |`.
 STEP_OF = re.compile(r"\b(?:step|iter|iteration)s?\b[^\w,]{0,12}?(\d{1,12})\s{0,6}/\s{0,12}(\d{1,12})\b(?![./]\d)", re.IGNORECASE)
@@ -70,7 +70,7 @@ STEPS_BEGUN = 2
 
 
 def _progress_of_training(text: str, step_before: int | None) -> tuple[str, str] | None:
-    """How far a line says that a training is, and of what: the length of a bar, epochs, or steps that restarted."""
+    """Progress that a line reports, and of what: the length of a bar, epochs, or steps that restarted."""
     if (bar := progress(text)) is not None:
         return bar if bar[1] or not AFTER_TRAINING.search(text) else None
     if (epoch := EPOCH.search(text)) and is_step(text):
@@ -80,13 +80,13 @@ def _progress_of_training(text: str, step_before: int | None) -> tuple[str, str]
 
 
 def _step_of(text: str) -> tuple[str, str] | None:
-    """The step that a line of the training says it is at, and of how many."""
+    """The step and the total that a training line reports."""
     match = STEP_OF.search(text) if is_step(text) else None
     return (match[1], match[2]) if match else None
 
 
 def _unless_full(drawn: Sequence[tuple[int, int]], *, is_bar: bool) -> tuple[int, int] | None:
-    """The first of these pairs of steps done and their number, the latest first, where more were to come."""
+    """The latest pair of completed and total steps, if steps were missing; `drawn` has the latest first."""
     if not drawn:
         return None
     done, total = drawn[0]
@@ -97,12 +97,12 @@ def _unless_full(drawn: Sequence[tuple[int, int]], *, is_bar: bool) -> tuple[int
 
 
 class LogEnd:
-    """What is at the end of a log. More lines may follow: it is asked again."""
+    """The end of a log; more lines may follow between two calls."""
 
     def __init__(self, scan: LogScan) -> None:
         self._scan = scan
         self._good_end: tuple[int, int | None] = (-1, None)
-        """After how many lines it was looked for, and where it is."""
+        """Number of lines when it was searched, and where it is."""
 
     def outcome(self, exit_code: int | None, requested_steps: int | None) -> Outcome | None:
         interrupted = self.is_interrupted() if exit_code else self._is_cut_by_interrupt()
@@ -119,11 +119,11 @@ class LogEnd:
         return None if found is Outcome.OK and is_doubtful else found
 
     def last_step(self) -> LastStep:
-        """Of the last training: the steps of one before it say nothing about how far it got."""
+        """The last step of the last training; steps of earlier ones do not count."""
         return self.begun_after_end() or self._scan.last_step()
 
     def begun_after_end(self) -> LastStep | None:
-        """How far a training got that began after a line that says that training is over; None where there is none."""
+        """How far a training got that began after a line about the end of training; None without one."""
         end = self._scan.good_end
         if end is None or end.step is None:
             return None
@@ -133,7 +133,7 @@ class LogEnd:
         return self._scan.last_step(end.source, after=end.at) if is_begun else None
 
     def _without_report(self, exit_code: int | None, reached: bool | None, last: LastStep) -> Outcome | None:
-        """As if no launcher had reported a failure. `reached`: whether all steps asked for were taken, where that is known."""
+        """The outcome without launchers' reports; `reached`: whether all requested steps were taken, if known."""
         if self._exception_at_end(last.at if reached else None):
             # After an exit code of 0 it is sure only where steps are missing; without one, where there is a traceback, nothing says that
             # the job went on, and what came after a good end ended the program.
@@ -157,7 +157,7 @@ class LogEnd:
 
     @property
     def good_end_at(self) -> int | None:
-        """The line that says that training is over; None where more steps came: that was a stage of several."""
+        """The line that reports the end of training; None if more steps followed, as after one of several stages."""
         if self._good_end[0] != self._scan.at:
             self._good_end = (self._scan.at, self._find_good_end())
         return self._good_end[1]
@@ -167,17 +167,17 @@ class LogEnd:
         return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._stage_is_cut(end) else end.at
 
     def traceback_at_end(self) -> bool:
-        """Whether the last that a process printed is a traceback, and the job did not go on to a good end."""
+        """Whether a process printed a traceback last and the job did not reach a good end."""
         return any(not end.is_bare for end in self._raised_at_end())
 
     def _exception_at_end(self, reached_at: int | None) -> bool:
-        """The same of any exception, but for the line of one without a traceback that comes after a good end: an uploader's, say, that was
-        caught and printed. `reached_at`: where the last of the steps asked for was printed."""
+        """The same for any exception, except a line without a traceback after a good end, such as an uploader's caught error. `reached_at`:
+        the line of the last requested step."""
         over_at = min((at for at in (reached_at, self.good_end_at) if at is not None), default=None)
         return any(not (end.is_bare and over_at is not None and over_at < end.at) for end in self._raised_at_end())
 
     def _raised_at_end(self) -> Iterator[LogEvidence]:
-        """Exceptions whose process printed nothing after them that shows it alive, where the job did not go on to a good end."""
+        """Exceptions after which their process shows no sign of life, if the job did not reach a good end."""
         ends = [end for end in self._last_raised() if not end.is_logged and self._ends_with(end)]
         return (end for end in ends if (self.good_end_at or 0) < end.at or not self._went_on_after(end))
 
@@ -199,8 +199,7 @@ class LogEnd:
         return len(drawn[last[1]]) >= (STEPS_BEGUN if last[1] == BEGUN else STEPS_OF_OTHERS)
 
     def unfinished(self) -> tuple[int, int] | None:
-        """How far the training is by the progress bar, or lines like it, that the log ends with, and its length; None for a full one, and
-        where other lines came after it."""
+        """Position and length of the progress bar, or the like, that the log ends with; None for a full one, or if other lines follow."""
         drawn: list[tuple[int, int]] = []
         is_bar = False
         for _, source, _, line in reversed(self._scan.tail):
@@ -219,11 +218,11 @@ class LogEnd:
         return _unless_full(drawn, is_bar=is_bar)
 
     def _ends_with(self, evidence: LogEvidence | None) -> bool:
-        """Whether it is the last that its process printed, and the job was not started again."""
+        """Whether its process printed nothing after it and the job was not restarted."""
         return evidence is not None and self._is_last(evidence) and not self._restarted_after(evidence)
 
     def open_traceback(self) -> LogEvidence | None:
-        """The traceback that the log ends in, without its last line."""
+        """The unfinished traceback at the end of the log."""
         for (source, prefix), own in self._scan.sources.items():
             if own.frames is None or id(own) not in self._scan.open or (own.block and own.block.weight is not Weight.FULL):
                 continue
@@ -234,14 +233,14 @@ class LogEnd:
         return None
 
     def _num_steps_after(self, evidence: LogEvidence) -> int:
-        """Of the last steps in its file, different ones. Hugging Face's Trainer prints losses without numbers."""
+        """Number of different steps in its file after it. Hugging Face's Trainer prints losses without numbers."""
         texts = [text for at, source, text in self._scan.steps if at > evidence.at and source == evidence.source]
         numbers = {number for text in texts if (number := step_number(text)) is not None}
         return max(len(numbers), sum("'loss'" in text for text in texts))
 
     def _restarted_after(self, evidence: LogEvidence) -> bool:
-        """Whether the job was started again after it: others took steps that are counted from the beginning; or from a checkpoint, and got
-        further than before, which late lines of others do not."""
+        """Whether the job restarted after it: steps count from the beginning, or from a checkpoint and exceed those before, unlike late
+        lines of others."""
         if self._num_steps_after(evidence) < STEPS_OF_OTHERS:
             return False
         last = self._scan.last_step().step or 0
@@ -255,7 +254,7 @@ class LogEnd:
         return any(self.good_end_at is None and self._is_last(sign) for sign in signs)
 
     def _ended_uncaught(self) -> bool:
-        """Whether a traceback ended a program that was the only one to take steps: what came after it was printed by others."""
+        """Whether a traceback ended the only program that took steps; other programs printed what follows."""
         ends = (end for end in self._last_raised() if end.is_uncaught and end.rank is None)
         return any(self._num_steps_after(end) < STEPS_OF_OTHERS for end in ends)
 
@@ -269,14 +268,14 @@ class LogEnd:
         return any(not any(self._shows_life(line) for line in self._tail_after(sign)) and self._is_last(sign) for sign in shown)
 
     def bad_end(self) -> str:
-        """The last line, where a shell or script says there that the program did not end well; else empty."""
+        """The last line, if a shell or script reports a bad end there; else empty."""
         lines = (self._scan.splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._scan.tail))
         last = next((line for line in lines if line.strip()), "")
         is_bad = BAD_STATUS.search(last) or (ENDED_BY_SIGNAL.search(last) and not HELPER_ENDED.search(last))
         return last if is_bad and not WITHOUT_HARM.search(last) else ""
 
     def _is_last(self, evidence: LogEvidence) -> bool:
-        """Whether its process printed nothing after it that shows it alive."""
+        """Whether its process shows no sign of life after it."""
         own = [line for line in self._tail_after(evidence) if self._shows_life(line)]
         return len(own) <= (0 if without_host(evidence.prefix) else LINES_AFTER)
 
@@ -293,16 +292,16 @@ class LogEnd:
         return not (EXCEPTION.match(text) or is_error_line(text) or self._scan.search.sign(text) or is_warning("", text))
 
     def _training_stopped(self) -> bool:
-        """Whether something ended the training and no steps came after: the script, or one around it, may say that all is done. What was
-        printed before and survived did not end it."""
+        """Whether something ended the training and no steps followed, even if a script reports success. Errors that the run recovered from
+        do not count."""
         shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and sign.sign]
         ended = [sign for sign in shown if sign.sign and sign.sign.cause in PROCESS_ENDED]
         fatal = [sign for sign in shown if sign.sign and sign.sign.cause in TRAINING_STOPPED and not self._went_on_after(sign)]
         return any(not self._restarted_after(sign) and shape(sign.text) not in self._scan.recovered_shapes for sign in (*ended, *fatal))
 
     def _went_on_after(self, evidence: LogEvidence) -> bool:
-        """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them. What ended a
-        program is not survived by steps in the files of others."""
+        """Whether the job took more steps than it can without the rank that printed it (often only one rank prints steps). Steps in other
+        files do not count against what ended a program."""
         last = self._scan.last_step(evidence.source if evidence.is_uncaught else None)
         progress = 0 if last.step is None else (last.step - (evidence.step or 0)) // last.interval
         return max(progress, self._num_steps_after(evidence)) >= STEPS_TOGETHER
@@ -318,7 +317,7 @@ class LogEnd:
         return any(self._ends_with(one.raised_effect) for one in self._scan.found())
 
     def found_at_end(self) -> list[FoundSigns]:
-        """What the ranks printed after which the job neither went on nor was started again."""
+        """Signs after which the job neither went on nor restarted."""
         return [
             one for one in self._scan.found() if not any(self._is_past(sign) for sign in (one.sign, one.chain.last if one.chain else None))
         ]
@@ -332,12 +331,12 @@ class LogEnd:
         return None if serious is None or self._num_steps_after(serious) >= STEPS_OF_OTHERS else serious
 
     def _went_on(self) -> bool:
-        """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
+        """Whether a good end or further steps of others follow every traceback that ended a process."""
         ends = [end for end in self._last_raised() if not end.is_logged and self._is_last(end)]
         return all(self._may_end_well_after(end) or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
 
     def _may_end_well_after(self, end: LogEvidence) -> bool:
-        """Whether a line that says that training is over came after it. The order of two files is unknown, and another rank's
+        """Whether a line about the end of training came after it. The order of two files is unknown, and another rank's
         file says nothing about this one."""
         good_at, good = self.good_end_at, self._scan.good_end
         if good_at is None or good is None:
@@ -355,7 +354,7 @@ class LogEnd:
         return interrupt is not None and self._is_last(interrupt) and self._num_steps_after(interrupt) < STEPS_OF_OTHERS
 
     def _is_cut_by_interrupt(self) -> bool:
-        """Not by that of a worker (a data loader's, say) which was still there when a line had said that training is over."""
+        """Whether an interrupt cut the training; not that of a worker (of a data loader, say) after a good end."""
         interrupt, good_at = self._scan.interrupt, self.good_end_at
         was_over = interrupt is not None and good_at is not None and good_at < interrupt.at and not interrupt.is_uncaught
         return self.is_interrupted() and not was_over

@@ -1,10 +1,10 @@
-"""What the lines look like that decide how a job ended: good and bad ends, restarts, progress bars, tracebacks as they are drawn."""
+"""Patterns of the lines that decide how a job ended: good and bad ends, restarts, progress bars, tracebacks."""
 
 from __future__ import annotations
 
 import re
 
-# In what torchrun's own modules log.
+# In log lines of torchrun's own modules.
 ELASTIC = "distributed/elastic/"
 # After NCCL's error of a rank comes the address it could not reach.
 LAST_ERROR = "Last error:"
@@ -31,9 +31,9 @@ LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 # What Python draws before the lines of a group of exceptions.
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 CLOSED_PIPE = "BrokenPipeError"
-# The job, or a part of it, is started again.
+# The job or a part of it restarts.
 RESTART = re.compile(r"\b(?:will restart|restart(?:ing|ed)|relaunch\w*|resum(?:e|ed|ing)|retry(?:ing)?|attempt \d{1,4})\b", re.IGNORECASE)
-# As tqdm, rich and Keras draw it; and tqdm's where nobody knows the length.
+# As tqdm, rich and Keras draw it; and tqdm's of unknown length.
 PROGRESS_BAR = re.compile(
     r"(?:\|[^|]{0,400}\|\s*|[━╸╺] +)(?P<done>\d{1,12})/(?P<total>\d{1,12}) [\[\d]"
     r"|^\s{0,5}(?P<done2>\d{1,12})/(?P<total2>\d{1,12}) (?:\[[=>.]{5,80}\]|━)"
@@ -54,7 +54,7 @@ TERMINATED = "SignalException"
 
 
 def progress(line: str) -> tuple[str, str] | None:
-    """How far a progress bar is, and its length; empty where nobody knows it."""
+    """Position and length of a progress bar; the length is empty if unknown."""
     match = PROGRESS_BAR.search(line)
     if match is None:
         return None

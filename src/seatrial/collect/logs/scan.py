@@ -1,9 +1,9 @@
 """What the lines of a log show, read as they come in bounded memory.
 
 In: lines of one log or of several files. Out: a `LogScan`: what each rank, host or file printed since its last steps, the launchers'
-reports, the last lines and steps. diagnosis.py finds the cause in it, outcome.py how the job ended.
+reports, the last lines and steps. diagnosis.py finds the cause in it, log_outcome.py how the job ended.
 
-Lines that the run survived (evidence.py) are dropped as soon as steps follow them.
+Signs that the run recovered from (line_relevance.py) are dropped as soon as steps follow them.
 """
 
 from __future__ import annotations
@@ -78,25 +78,25 @@ from seatrial.records.signatures.harmless import without_harmless
 from seatrial.records.signatures.registry import Signature
 
 LONGEST_LINE = 8192
-"""Of a line, as much is searched."""
+"""As much of a line is searched."""
 TAIL_LINES = 2000
-"""The last lines are kept as they are: for the lines to show where there is no cause, and to see what came after a traceback."""
+"""The last lines are kept, to be shown where there is no cause and to see what followed a traceback."""
 TAIL_BYTES = 400_000
 MAX_RECOVERED = 1000
 MAX_SOURCES = 5000
 """Ranks and files tracked separately; any beyond count as one."""
 LONGEST_EVIDENCE = 1000
 OPEN_LINES = 5000
-"""A traceback that is still not over after as many lines is torn."""
+"""A traceback that has not ended after so many lines is torn."""
 EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 RECENT_EVIDENCE = 20_000
 LAST_OF_FILE = 4
-"""Lines with a step that show how far the training in one file is, and how many steps apart they are."""
+"""The last step lines of a file show how far its training is, and the interval."""
 SAMPLED_STEPS = 17
-"""A prime, so that every rank's turn comes."""
+"""A prime, so that every rank is sampled."""
 RECENT_STEPS = 64
-"""Of so many lines that may report one, the last step is read: each of many ranks may print it."""
+"""The last step is read from so many step lines, since each of many ranks may print it."""
 MESSAGE_LINES = 4
 """Indented lines of an exception whose first line ends with a colon: `Error(s) in loading state_dict for GPT:`."""
 
@@ -111,7 +111,7 @@ class FileSteps:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the last ones, in order."""
+        """Numbers of the last step lines, sorted."""
         return sorted({number for text in self.last if (number := step_number(text)) is not None})
 
     @property
@@ -124,8 +124,7 @@ class FileSteps:
         return len(self.numbers) > 1 or sum("'loss'" in text for text in self.last) > 1
 
     def ends_before(self, furthest: FileSteps) -> bool:
-        """Whether it ends, without a line that says that training is over, before a step that it would have shown. A file that begins later
-        is another attempt's."""
+        """Whether it ends, without a good end, before a step that it would have shown. A file that begins later is another attempt's."""
         interval, begin, other = self.interval, step_number(self.first), step_number(furthest.first)
         if not interval or self.has_good_end or begin is None or other is None or other > begin + max(interval, furthest.interval):
             return False
@@ -148,21 +147,21 @@ class LogScan:
         self.recovered_from: ExceptionChain | None = None
         self.recovered_errors: list[str] = []
         self.recovered_shapes: set[bytes] = set()
-        """Of lines with a sign."""
+        """Shapes of lines with a sign."""
         self.num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
-        """Whether something may still be survived, and the last of it."""
+        """Whether there are signs that the run may recover from, and the line of the last."""
         self.reported_end: ReportedEnd | None = None
         """Who ended first."""
         self.python_stack: list[str] = []
-        """Of the last crash below Python, the innermost frames of the first thread."""
+        """Innermost frames of the first thread, for the last native crash."""
         self.under_torchrun = False
-        """A task of srun's may then be torchrun itself: its number is not a rank."""
+        """An srun task may then be torchrun itself, so its number is not a rank."""
         self.deepspeed_code: int | None = None
         self.reports: dict[str, LauncherReport] = {}
-        """Of each file, where no steps came after."""
+        """By file; dropped when steps follow."""
         self.earlier: list[FoundSigns] = []
-        """From before a report that was followed by steps that may or may not have restarted."""
+        """Signs before a report that was followed by steps of a possible restart."""
         self.fell_back_at: dict[str, int] = {}
         """The last line of a file at which the step numbers restarted, after something was found."""
         self.resumed_at: dict[str, int] = {}
@@ -172,15 +171,14 @@ class LogScan:
         self.relaunched_at: dict[str, int] = {}
         """The last line of a file at which a launcher's report was followed by steps from the beginning."""
         self.reran: LogEvidence | None = None
-        """A traceback that ended a program, where steps from the beginning came after it and no line reports a restart: it may have been
-        another training."""
+        """A traceback that ended a program before steps began at 0 again without a line about a restart: possibly another training."""
         self.interrupt: LogEvidence | None = None
         self.interrupted_at = 0
         """The first interrupt since the last step."""
         self.terminated: LogEvidence | None = None
         self.good_end: LogEvidence | None = None
         self.steps_after_end: list[str] = []
-        """The first ones after it in its file."""
+        """The first steps after it in its file."""
         self.steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
         self.file_steps: dict[str, FileSteps] = {}
 
@@ -208,7 +206,7 @@ class LogScan:
         self._pass_over(lines[first:], source)
 
     def _pass_over(self, lines: Sequence[bytes], source: str) -> None:
-        """Lines that show nothing."""
+        """Irrelevant lines."""
         if lines:
             kept = lines[-TAIL_LINES:]
             self._numbers[source] = self._numbers.get(source, 0) + len(lines)
@@ -245,7 +243,7 @@ class LogScan:
             self.steps_after_end.append(text)
 
     def _may_have_recovered(self) -> bool:
-        """Whether a step may matter for what was found. Long after it, one of many is enough: not each rank's steps show anything."""
+        """Whether a step may matter for the signs so far; long after the last one, a sample of the steps is enough."""
         return self._has_evidence and (self.at - self._evidence_at < RECENT_EVIDENCE or self.at % SAMPLED_STEPS == 0)
 
     def _keep(self, line: str, source: str, rank: int | None) -> None:
@@ -257,7 +255,7 @@ class LogScan:
             self._tail_bytes -= len(self.tail.popleft()[3])
 
     def _examine(self, line: str, source: str, given_rank: int | None) -> Relevance:
-        """What the line shows."""
+        """Evaluate the line; returns its relevance."""
         prefix, text = self._split(line)
         own = self._source(source, prefix, given_rank)
         was_open = own.is_open
@@ -279,7 +277,7 @@ class LogScan:
         if (bars := GROUP_BARS.match(split.text)) is not None:
             split = PrefixedLine(split.source, split.text[bars.end() :])
         begins = split.text.find(HEAD)
-        # Behind a progress bar that was not ended.
+        # Behind an unfinished progress bar.
         if begins > 0 and not CHAINED.search(split.text) and not is_indented(split.text) and split.text[begins - 1] not in "'\"`":
             return PrefixedLine(split.source, split.text[begins:])
         return split
@@ -361,7 +359,7 @@ class LogScan:
             self._drop_report(source, report)
 
     def _note_interrupt(self, found: LogEvidence, *, of_program: bool) -> None:
-        """`of_program`: not only of a worker, whose traceback may also come after that of the program."""
+        """`of_program`: not only a worker, whose traceback may also follow the program's."""
         if self.interrupt is None or (self.steps and self.steps[-1][0] > self.interrupt.at):
             self.interrupted_at = self.at
         elif self.interrupt.is_uncaught:
@@ -386,7 +384,7 @@ class LogScan:
 
     @staticmethod
     def _add_to_message(own: LogSource, text: str) -> None:
-        """What a rank says about its exception in further lines: the first goes to the message, the others only to the excerpt."""
+        """Further lines of an exception: the first goes to the message, all to the excerpt."""
         if own.unfinished is None:
             return
         if not (text.strip() and is_indented(text)):
@@ -408,20 +406,20 @@ class LogScan:
             own.stack_left, self.python_stack = EXCERPT_LINES, []
 
     def _add_last_error(self, own: LogSource, text: str) -> bool:
-        """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
+        """Add NCCL's reason to the NCCL error before it; False if it is a cause by itself or there is no such error."""
         found, sign = own.recent[-1], self.search.sign(text)
-        complaint = found.after_effect or found.echo
-        if complaint is None or is_root(sign):
+        error = found.after_effect or found.echo
+        if error is None or is_root(sign):
             return False
-        complaint.excerpt = (*complaint.excerpt, _short(text))
+        error.excerpt = (*error.excerpt, _short(text))
         if sign is None or sign.echo:
-            complaint.text += f"; last error: {text}"
+            error.text += f"; last error: {text}"
         else:
-            complaint.text, complaint.sign = text, sign
+            error.text, error.sign = text, sign
         return True
 
     def _follow_traceback(self, own: LogSource, text: str) -> tuple[str, ...] | None:
-        """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
+        """The frames before the line, if it ends a traceback or looks like it."""
         if text.startswith(HEAD) or text.endswith(HEAD):
             own.frames, own.frames_at = deque(maxlen=EXCERPT_LINES), self.at
             own.is_logged = own.logged_error_at == self.at - 1
@@ -496,7 +494,7 @@ class LogScan:
         self._has_evidence = bool(self.reports) or not all(one.is_empty for one in self.sources.values())
 
     def _is_restarted_after(self, report: LauncherReport) -> bool:
-        """Whether a line after it says so: the steps of another program would look alike."""
+        """Whether a line after it reports a restart: steps of another program would look the same."""
         return self.restart_at.get(report.first.source, 0) > report.last_at
 
     def _drew_full_bar_since(self, begin_at: int, source: str) -> bool:
@@ -514,7 +512,7 @@ class LogScan:
         self.recovered_errors = [*self.recovered_errors, *gone.errors][:MAX_LINES]
 
     def _drop_report(self, source: str, report: LauncherReport) -> None:
-        """The job was started again: what its ranks printed before belongs to an attempt that does not count."""
+        """The job restarted: earlier output belongs to an attempt that does not count."""
         del self.reports[source]
         if report.has_restarted:
             self.relaunched_at[source] = self.at
@@ -556,7 +554,7 @@ class LogScan:
         return True
 
     def _read_report(self, own: LogSource, text: str) -> str:
-        """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
+        """The line; a traceback that the report quotes (of a script under `@record`) is unquoted."""
         own.report_left -= 1
         if self.reported_end is not None:
             self.reported_end.take(text)
@@ -567,14 +565,14 @@ class LogScan:
 
     @property
     def report_at(self) -> LogEvidence | None:
-        """The first line of a launcher about a failure after which no steps came."""
+        """The first launcher report without steps after it."""
         return earliest(report.first for report in self.reports.values())
 
     def found(self) -> Iterator[FoundSigns]:
         return (found for own in self.sources.values() for found in own.recent)
 
     def last_step(self, source: str | None = None, after: int = 0) -> LastStep:
-        """Of the last lines with one, or of those in one file; of those behind a line."""
+        """The last step of all files or of one, after a given line."""
         own = [(at, text) for at, file, text in self.steps if source in (None, file) and at > after]
         found = [(number, at) for at, text in own if (number := step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})

@@ -1,4 +1,4 @@
-"""What a script prints about itself: work of a step and number of ranks; and what follows for the rows of the step table.
+"""What a script prints about itself (work of a step, number of ranks), and the work of each row of the step table.
 
 In: lines of launcher.log, the run's spec, and what its agent saw of its ranks. Out: `ScriptHeader`, `RankCount`, and `StepWork` with the
 samples and tokens of one rank in one step, each with its source. A value of the plan comes before one of the log.
@@ -42,7 +42,7 @@ HEADER_LINES: dict[str, tuple[re.Pattern[str], ...]] = {
         re.compile(rf"\bAll distributed processes registered\. Starting with {_COUNT} processes"),
     ),
 }
-# A line without one of these holds no fact.
+# Every line with a fact holds one of these.
 HEADER_WORDS = (
     *("Total train batch size", "local batch size", "global_batch_size", "seq_length", "tokens per iteration will be"),
     *("using world size", "distributed processes registered"),
@@ -66,7 +66,7 @@ class ScriptHeader:
 
     facts: dict[str, PrintedFact] = field(default_factory=dict)
     contradictory: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Facts that were printed with several values, which are not used."""
+    """Facts printed with several values; not used."""
 
     @property
     def tokens(self) -> PrintedFact | None:
@@ -100,14 +100,14 @@ class RankCount:
     """The number of ranks of a run."""
 
     size: int
-    """Where it is unknown, the plan's, which then counts for nothing."""
+    """If unknown, the plan's, which then is not used."""
     is_known: bool = True
     source: str = ""
-    """Where it comes from, if not from the plan; for an unknown number, why it is unknown."""
+    """Its source, if not the plan; for an unknown number, the reason."""
 
 
 def count_ranks(spec: RunSpec, observed: ObservedRanks | None, header: ScriptHeader) -> RankCount:
-    """What ran, by the rank variables of its processes, else by its log, else the plan's number.
+    """Number of ranks by the rank variables of processes, else by the log, else by the plan.
 
     A plan counts one rank for a program that it does not know, such as a shell: where that program started a launcher, and neither
     variables nor the log show its ranks, the number is unknown."""
@@ -116,7 +116,7 @@ def count_ranks(spec: RunSpec, observed: ObservedRanks | None, header: ScriptHea
         return RankCount(size=sizes[0], source="" if sizes[0] == planned else "WORLD_SIZE of its processes")
     if (printed := header.facts.get("world_size")) is not None and not sizes:
         return RankCount(size=printed.value, source="" if printed.value == planned else f"the log: '{printed.line}'")
-    # Seatrial itself starts the ranks, or was told their number.
+    # Seatrial starts the ranks itself or was given their number.
     if planned > 1 or (spec.launcher.kind in ("torchrun", "deepspeed") and not _leaves_ranks_open(spec)):
         return RankCount(size=planned)
     why = _why_unknown(spec, observed)
@@ -124,7 +124,7 @@ def count_ranks(spec: RunSpec, observed: ObservedRanks | None, header: ScriptHea
 
 
 def _why_unknown(spec: RunSpec, observed: ObservedRanks | None) -> str:
-    """For a run that the plan counts as one rank; empty where that is believed."""
+    """Why the number is unknown for a run that the plan counts as one rank; empty where it is one."""
     if observed is not None and len(observed.world_sizes) > 1:
         return f"its processes had different numbers in WORLD_SIZE ({', '.join(map(str, observed.world_sizes))})"
     if observed is not None and observed.spawned > 1:
@@ -141,7 +141,7 @@ def _why_unknown(spec: RunSpec, observed: ObservedRanks | None) -> str:
 
 
 def _not_seen(observed: ObservedRanks | None) -> str:
-    """Ranks that end between two looks have variables all the same."""
+    """Why no ranks were seen: ranks may end between two samples."""
     looks = f" at {count(observed.looks, 'look')}: ranks that ran for less than a few seconds may have been missed" if observed else ""
     return f"no process with rank variables was seen{looks}"
 
@@ -152,27 +152,27 @@ def _leaves_ranks_open(spec: RunSpec) -> bool:
 
 
 def _launchers_in(spec: RunSpec) -> list[str]:
-    """Launchers in the command itself, for attempts whose agent did not look."""
+    """Launchers in the command, for attempts whose agent recorded none."""
     words = re.split(r"[^\w./-]+", " ".join((spec.workload.script or "", *spec.workload.args)))
     return list(dict.fromkeys(name for word in words if word and (name := PurePath(word).name) in COMMAND_LAUNCHERS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepWork:
-    """What is known of the work of one step beside the lines of steps."""
+    """What is known about the work of one step, apart from step lines."""
 
     ranks: int
-    """Among which work of all ranks is divided."""
+    """Work of all ranks is divided by this."""
     typed: dict[str, float] = field(default_factory=dict)
-    """`samples` and `tokens` of one rank, from the plan. Empty where the number of ranks is unknown: figures of all would be wrong."""
+    """`samples` and `tokens` of one rank, from the plan. Empty if the number of ranks is unknown: totals would be wrong."""
     printed: dict[str, int] = field(default_factory=dict)
     """`samples`, `tokens` of all ranks and `sequence_length`, from the log."""
     takes_lines: bool = True
-    """Whether `samples` and `tokens` of a line, which are of one rank, count."""
+    """Whether `samples` and `tokens` in a line, which are one rank's, count."""
 
     def of_line(self, values: Mapping[str, float]) -> dict[str, float | None]:
-        """Samples and tokens of one rank in the step of a line. What a plan's own patterns read comes first, then the plan's number, then
-        the line's total of all ranks (a batch may grow during the training), then the header's."""
+        """Samples and tokens of one rank in the step of a line. The plan's own patterns come first, then the plan's number, the line's
+        total of all ranks (a batch may grow), and the header's."""
         of_all = {**self.printed, **{name: values[f"global_{name}"] for name in WORK if f"global_{name}" in values}}
         if "global_samples" in values and "global_tokens" not in values and "sequence_length" in self.printed:
             of_all["tokens"] = values["global_samples"] * self.printed["sequence_length"]
@@ -182,7 +182,7 @@ class StepWork:
 
 
 def work_of_a_step(workload: WorkloadSpec, ranks: RankCount, header: ScriptHeader) -> StepWork:
-    """From the plan and the header."""
+    """The work by the plan and the header."""
     typed = {"samples": workload.samples_per_step, "tokens": workload.tokens_per_step}
     facts = {**header.facts, **({"tokens": header.tokens} if header.tokens else {})}
     return StepWork(
@@ -194,7 +194,7 @@ def work_of_a_step(workload: WorkloadSpec, ranks: RankCount, header: ScriptHeade
 
 
 def work_cautions(workload: WorkloadSpec, ranks: RankCount, header: ScriptHeader) -> Iterator[Caution]:
-    """Where samples, tokens and the number of ranks come from, and what contradicts what."""
+    """Sources of samples, tokens and the number of ranks, and contradictions between them."""
     if not ranks.is_known:
         yield Caution(
             kind="ranks_unknown",

@@ -41,7 +41,7 @@ MAX_LATE_SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class LineValues:
-    """What the patterns of a format found in one line."""
+    """Values that a format's patterns found in one line."""
 
     line: StampedLine
     at: int
@@ -50,7 +50,7 @@ class LineValues:
     pattern: int | None = None
     """Index of the pattern that found the step."""
     epoch: int | None = None
-    """The last that a line named up to here."""
+    """The last epoch named so far."""
 
     @property
     def number(self) -> int | None:
@@ -75,7 +75,7 @@ class PrintedStep:
 
     step: int
     number: int
-    """The step as printed: numbers restart with each epoch, `step` goes on."""
+    """The step as printed: numbers restart with each epoch, `step` does not."""
     line: StampedLine
     at: int
     """Number of its first line."""
@@ -89,7 +89,7 @@ class NumberedSteps:
     """Steps in order, and what was odd about their numbers."""
 
     series: list[list[PrintedStep]] = field(default_factory=list)
-    """A new one where the numbers start over and nothing says that an epoch does."""
+    """A new series where numbers restart without a sign of an epoch."""
     lines: int = 0
     """Lines with a step."""
     num_late: int = 0
@@ -103,7 +103,7 @@ class NumberedSteps:
 
     @property
     def printed(self) -> list[PrintedStep]:
-        """Those that count: of several series the longest, and of those the first, which has the fall of the loss."""
+        """The steps that count: the longest series, and among equals the first, where the loss falls."""
         return max(self.series, key=len, default=[])
 
     @property
@@ -116,13 +116,12 @@ class NumberedSteps:
 
 
 def number_steps(found: Sequence[LineValues], *, is_bar: bool = False) -> NumberedSteps:
-    """Steps in order, numbered on over epochs. A bar is drawn again and again and shows steps done, so step k is at k+1.
+    """Steps in order, numbered on over epochs. A bar is drawn repeatedly and shows completed steps, so step k is at k+1.
 
     A number may go back for three reasons. At the start of the numbering it is a new epoch where a line names one, or where a bar was
     full: how many steps lie between its first line and the line before is unknown. Without such a sign it may be an epoch, another training
-    or the same one started again: nobody knows whether its steps add to those before, and a new series begins. Anywhere else it is a late
-    line of another process, and is skipped. Where many lines are late, a new beginning cannot be recognised, and only increasing numbers
-    are kept."""
+    or a restart: whether its steps add to those before is unknown, and a new series begins. Anywhere else it is a late line of another
+    process and is skipped. Where many lines are late, a new beginning cannot be recognised, and only increasing numbers are kept."""
     steps = _follow(found, interval=usual_interval(found), is_bar=is_bar)
     if steps.num_late > MAX_LATE_SHARE * steps.lines:
         steps = _follow(found, interval=None, is_bar=is_bar)
@@ -160,10 +159,10 @@ class _StepCounter:
     before: int = 0
     """Steps of the epochs before."""
     epoch: int | None = None
-    """Named up to the newest number."""
+    """The last epoch named before the newest number."""
     total: int | None = None
     patterns: set[int | None] = field(default_factory=set)
-    """Those that found the newest number."""
+    """Patterns that found the newest number."""
 
     def take(self, each: LineValues) -> None:
         number = each.number
@@ -176,7 +175,7 @@ class _StepCounter:
         elif number > self.number:
             self._add_step(each, number)
         elif each.line.part != self.steps.series[-1][-1].line.part:
-            # What lies between the head of a large log and its end was not read.
+            # The middle of a large log was not read.
             self._start_over(each, number)
         elif number == self.number and (self.is_bar or each.pattern not in self.patterns):
             self.patterns.add(each.pattern)
@@ -262,9 +261,9 @@ class TrainingBar:
 def training_bar(found: Sequence[LineValues], steps: int | None) -> TrainingBar:
     """The training's bar among others: tokenising and evaluation draw bars of the same kind.
 
-    Bars are distinguished by their length. The one as long as the plan's number of `steps` is the training's, else the one during which
-    losses were printed, else the one that took the longest. Of several bars of that length (an evaluation as long as the training) only
-    those with losses count, where there are any."""
+    Bars are distinguished by their length. The one as long as the plan's `steps` is the training's, else the one during which losses
+    were printed, else the one that took longest. Of several bars of that length (an evaluation as long as the training) only those with
+    losses count, if any has them."""
     bars = [bar for bar in _bars(found) if not bar.is_empty]
     if not bars:
         return TrainingBar(found=[])
@@ -285,7 +284,7 @@ def _evidence(bars: Sequence[ProgressBar], *, is_planned: bool) -> tuple[bool, i
 
 
 def _bars(found: Sequence[LineValues]) -> list[ProgressBar]:
-    """Every bar, with the losses that were printed while it was drawn."""
+    """Every bar, with the losses printed while it was drawn."""
     drawn: dict[int | None, list[LineValues]] = {}
     for each in found:
         if each.number is not None:
@@ -332,7 +331,7 @@ LOSS = re.compile(rf"\{{'loss': '?({NUMBER}|nan|inf)'?[,}}]")
 SUMMARY = re.compile(r"\{'train_runtime':")
 FIELD = re.compile(rf"'(\w+)': '?({NUMBER})'?[,}}]")
 LINES_OF_RESUMED = 10
-"""As many show whether the epochs begin at 0."""
+"""Enough lines to show whether epochs begin at 0."""
 EPOCH = re.compile(r"'epoch': ('?)\d+\.?(\d*)")
 TOTAL_STEPS = re.compile(r"\bTotal optimization steps = ([\d,]+)")
 # Of train_steps_per_second, which has three decimals, or four digits in newer versions.
@@ -350,7 +349,7 @@ class TrainerSteps:
     total: int = 0
     """Steps of the training."""
     is_even: bool = False
-    """Whether no logging interval fits the epochs, so that the steps were spread evenly over the lines."""
+    """Whether no logging interval fits the epochs and steps were spread evenly over the lines."""
 
 
 def steps_by_epoch(lines: Sequence[StampedLine], planned: int | None = None) -> TrainerSteps:
@@ -358,8 +357,8 @@ def steps_by_epoch(lines: Sequence[StampedLine], planned: int | None = None) -> 
     come to its summary.
 
     Those lines have an epoch and no step; header and last line give the number of steps and of epochs, from which the step of every line
-    follows. Where rounded epochs are coarser than steps, the Trainer's logging interval gives the steps. Steps count from 0, though the
-    Trainer counts steps done."""
+    follows. Where rounded epochs are coarser than steps, the Trainer's logging interval gives the steps. Steps count from 0, while the
+    Trainer counts completed steps."""
     logged = [(number, strip_colours(line.text)) for number, line in enumerate(lines) if "{'" in line.text]
     summary = next((_fields(text) for _, text in reversed(logged) if SUMMARY.search(text)), {})
     epochs, total = summary.get("epoch", 0.0), _trainer_total(lines, summary, planned)
@@ -381,7 +380,7 @@ def steps_by_epoch(lines: Sequence[StampedLine], planned: int | None = None) -> 
 
 
 def _epoch_error(texts: Iterable[str], last_epoch: float) -> float:
-    """By how much a printed epoch may be off."""
+    """Rounding error of a printed epoch."""
     printed = [match for text in texts if (match := EPOCH.search(text))]
     if any(match[1] for match in printed):
         return 0.5 * 10.0 ** (math.floor(math.log10(last_epoch)) + 1 - EPOCH_DIGITS)
@@ -389,7 +388,7 @@ def _epoch_error(texts: Iterable[str], last_epoch: float) -> float:
 
 
 def _trainer_total(lines: Sequence[StampedLine], summary: dict[str, float], planned: int | None) -> int | None:
-    """Steps of the training: as its header says, else the plan's where they fit the summary, else by the summary; None without one."""
+    """Steps of the training by its header, else the plan's if they fit the summary, else by the summary; None without one."""
     run_s = summary.get("train_runtime", 0.0)
     computed = run_s * summary.get("train_steps_per_second", 0.0)
     if not 1 <= computed <= LARGEST_STEP:
@@ -402,7 +401,7 @@ def _trainer_total(lines: Sequence[StampedLine], summary: dict[str, float], plan
 
 
 def _steps_of_epochs(epochs: Sequence[float], last_epoch: float, total: int, half: float) -> tuple[list[int], bool]:
-    """Steps done at each line, whose epochs may be off by `half`; and whether they were only spread evenly."""
+    """Completed steps at each line, whose epochs may be off by `half`; and whether they were only spread evenly."""
     if half / last_epoch * total <= 0.5:
         return [round(epoch / last_epoch * total) for epoch in epochs], False
     if len(epochs) > total:
@@ -429,7 +428,7 @@ def _checkpoint(epochs: Sequence[float], per_step: float) -> tuple[int, int]:
         return 0, 0
     slope, begun = statistics.linear_regression(range(1, len(epochs) + 1), epochs)
     interval = max(round(slope / per_step), 1)
-    # Of one that began at the first step, the line would go through the origin.
+    # The line of a training that began at the first step goes through the origin.
     return (round(begun / per_step), interval) if begun > 2 * slope > 0 else (0, interval)
 
 
@@ -462,7 +461,7 @@ def count_losses(lines: Sequence[StampedLine]) -> int:
 
 
 def _fields(text: str) -> dict[str, float]:
-    """Numbers by name; one with too large an exponent is left out."""
+    """Numbers by name, without those of too large an exponent."""
     return {name: number for name, value in FIELD.findall(text) if math.isfinite(number := float(value))}
 
 
@@ -480,11 +479,11 @@ class Reading:
     name: str
     numbered: NumberedSteps = field(default_factory=NumberedSteps)
     bar: TrainingBar | None = None
-    """Which bar was read, where there were bars."""
+    """The bar that was read, if there were bars."""
     timed_out: tuple[str, ...] = ()
-    """Patterns of the plan that took too long for a line: what they found before is not used."""
+    """Patterns of the plan that took too long for a line: their earlier results are not used."""
     rank: int | None = None
-    """Whose lines were read; None for lines without a rank."""
+    """Rank whose lines were read; None for lines without a rank."""
     spread_over: int | None = None
     """The number of steps that were spread evenly over lines without a step; None where every line has its own."""
 
@@ -494,7 +493,7 @@ class Reading:
 
     @property
     def is_enough(self) -> bool:
-        """Whether some step follows another in one epoch: numbers that only go back give no time."""
+        """Whether a step follows another in one epoch: numbers that only go back give no time."""
         return not self.timed_out and len(self.printed) >= MIN_STEPS and any(not each.restarts for each in self.printed[1:])
 
     @property
@@ -505,15 +504,15 @@ class Reading:
 def best_reading(lines: Sequence[StampedLine], spec: RunSpec) -> tuple[Reading | None, list[Caution]]:
     """The reading to use, and what is wrong with the plan's own patterns.
 
-    The plan's own patterns come first, then the format the plan names. Among the ready formats one that finds losses comes before one that
-    finds steps alone, and that before a mere bar; then the one that finds the most steps. Where none finds any, `TimingRank` lines alone
-    give the steps, else any lines with a step and a loss."""
+    The plan's own patterns come first, then the format the plan names. Among the built-in formats one that finds losses comes before
+    one that finds only steps, then a mere bar; then the one with the most steps. If none finds any, `TimingRank` lines alone give
+    the steps, else any lines with a step and a loss."""
     formats, cautions = _candidates(spec.workload)
     readings = [read_format(lines, fmt, spec.steps) for fmt in formats]
     cautions += [_slow_pattern_caution(pattern) for reading in readings for pattern in reading.timed_out]
     fallbacks = {"auto": (RANK_LINES, STEP_AND_LOSS), SEED: (RANK_LINES,)}.get(spec.workload.reads, ())
     for fallback in fallbacks:
-        # A bar without losses may be that of something else.
+        # A bar without losses may not be the training's.
         if not any(reading.is_enough and (reading.has_loss or reading.name not in BARS) for reading in readings):
             readings.append(read_format(lines, fallback, spec.steps))
     return max((reading for reading in readings if reading.is_enough), key=_preference, default=None), cautions
@@ -555,14 +554,14 @@ def read_format(lines: Sequence[StampedLine], fmt: LogPatterns, steps: int | Non
     found = next((reading for reading in readings if reading.is_enough), Reading(name=fmt.name))
     if found.has_loss or fmt.name != "hf_trainer":
         return found
-    # A bar without losses is one of something else: the Trainer's own may be switched off.
+    # A bar without losses is not the training's: the Trainer's own may be switched off.
     by_epoch = steps_by_epoch(lines, steps)
     without_bar = Reading(name=fmt.name, numbered=number_steps(by_epoch.found), spread_over=by_epoch.total if by_epoch.is_even else None)
     return without_bar if without_bar.is_enough else found
 
 
 def _values_by_rank(lines: Sequence[StampedLine], patterns: Sequence[LinePattern]) -> dict[int, list[LineValues]]:
-    """What is found in the lines of each rank, -1 for lines without one."""
+    """Values in the lines of each rank; -1 for lines without one."""
     found: dict[int, list[LineValues]] = {}
     epochs: dict[int, int] = {}
     for number, line in enumerate(lines):
@@ -571,7 +570,7 @@ def _values_by_rank(lines: Sequence[StampedLine], patterns: Sequence[LinePattern
             epochs[rank] = int(named[1])
         values, pattern = parse_line(line.text, patterns)
         if values:
-            # Often only one process names it, without a prefix.
+            # Often only one process prints it, without a prefix.
             epoch = epochs.get(rank, epochs.get(-1))
             found.setdefault(rank, []).append(LineValues(line=line, at=number, values=values, pattern=pattern, epoch=epoch))
     return found

@@ -1,4 +1,4 @@
-"""A folder that the original stage-1 scripts wrote, translated once into a campaign of ours, so that every tool can read it.
+"""Translates a folder of the original stage-1 scripts once into a campaign, so that every tool can read it.
 
     manifests → runs → attempt_records → translate
 

@@ -1,4 +1,4 @@
-"""One attempt of the original scripts as our records.
+"""Converts one attempt of the original scripts to our records.
 
 In: an attempt and the telemetry files of its run. Out: `RunSpec` (settings under the seeds' names, so that the seeds' columns are filled),
 effective settings, `Provenance`, `RunOutcome`, the merged log with arrival times, and the samples. Settings come from the row, META and
@@ -42,7 +42,7 @@ QUARTER_S = 900
 """Time zones differ by quarters of an hour."""
 LARGEST_ZONE_S = 15 * 3600
 ZONE_SLACK_S = 120.0
-"""From the reading of the clock to the row, on a very busy machine."""
+"""Longest time from reading the clock to writing the row, on a very busy machine."""
 NO_ROWS = "the file has a header and no rows: the original sampler ended at once, or could not query the driver"
 Cells = list[str]
 
@@ -56,7 +56,7 @@ class SampleFile:
     columns: tuple[str, ...] = ()
     rows: tuple[Cells, ...] = ()
     invalid: int = 0
-    """Rows with a utilisation out of range; they are left out of `rows`, as our own sampler does."""
+    """Rows with a utilisation out of range; left out of `rows`, as our own sampler does."""
     problem: str = ""
 
     @property
@@ -81,7 +81,7 @@ class SampleFile:
         return None
 
     def span(self) -> Span | None:
-        """From the first row to the last; None without rows."""
+        """Time from the first row to the last; None without rows."""
         times = [time_s for time_s in self.epochs_s() if time_s is not None]
         if not times:
             return None
@@ -92,7 +92,7 @@ class SampleFile:
         return replace(self, rows=tuple(row for row, time_s in timed if time_s is not None and span.covers(time_s, slack_s)))
 
     def text(self) -> str:
-        """As our readers take it: with `rss_kib`, whatever the sampler called it."""
+        """The file as our readers expect it: with `rss_kib`, whatever the sampler called it."""
         lines = [self.columns, *self.rows]
         if RSS not in self.columns and SAMPLER_RSS in self.columns:
             index = self.columns.index(SAMPLER_RSS)
@@ -108,7 +108,7 @@ def read_sample_rows(path: Path) -> SampleFile:
     if TIME not in columns or len(set(columns)) != len(columns):
         return SampleFile(path=path, problem=NO_HEADER)
     rows = [cells for line in text.whole_lines[1:] if len(cells := [cell.strip() for cell in line.split(",")]) == len(columns)]
-    # A sampler that was started again wrote its header again.
+    # A restarted sampler wrote its header again.
     samples = [cells for cells in rows if tuple(cells) != columns]
     indices = [columns.index(name) for name in PERCENTAGES if name in columns]
     valid = tuple(cells for cells in samples if all(0 <= (number(cells[index]) or 0.0) <= 100 for index in indices))
@@ -124,7 +124,7 @@ class RunSamples:
     shared_host: SampleFile
 
     def of_attempt(self, span: Span, *, alone: bool, is_newest: bool) -> tuple[SampleFile | None, SampleFile | None]:
-        """GPU and host samples of one attempt, each None where there are none: the host's from the root where the run has none itself."""
+        """GPU and host samples of one attempt, None without any; the host's come from the root if the run has none."""
         gpu, host = (_own_rows(file, span, alone=alone, is_newest=is_newest) for file in (self.gpu, self.host))
         if (host is None or not host.rows) and span.first_t is not None:
             from_root = self.shared_host.within(span)
@@ -133,7 +133,7 @@ class RunSamples:
 
 
 def read_run_samples(folder: Path | None, shared_host: SampleFile) -> RunSamples:
-    """Empty ones for a run without a folder."""
+    """The samples of a run; empty without a folder."""
     if folder is None:
         nothing = SampleFile(path=shared_host.path)
         return RunSamples(gpu=nothing, host=nothing, shared_host=shared_host)
@@ -142,7 +142,7 @@ def read_run_samples(folder: Path | None, shared_host: SampleFile) -> RunSamples
 
 
 def _own_rows(file: SampleFile, span: Span, *, alone: bool, is_newest: bool) -> SampleFile | None:
-    """Of a run with several attempts only the rows of this one's time; None for no file."""
+    """The rows of this attempt's time; None without a file."""
     if not file.exists:
         return None
     own = file if alone else file.within(span, SLACK_S)
@@ -154,13 +154,13 @@ def _own_rows(file: SampleFile, span: Span, *, alone: bool, is_newest: bool) -> 
 
 
 def account_of(samples: SampleFile | None, interval_s: float | None) -> SamplerAccount | None:
-    """How the sampling went, as far as the rows show it; None without a file."""
+    """An account of the sampling by the rows; None without a file."""
     if samples is None:
         return None
     times = sorted({time_s for time_s in samples.epochs_s() if time_s is not None})
     waits = [later - one for one, later in itertools.pairwise(times)]
     every_s = interval_s or (sorted(waits)[len(waits) // 2] if waits else 0.0)
-    # Times are in whole seconds, so a wait may look a second longer than it was.
+    # Times are in whole seconds, so a gap may look a second too long.
     gaps = [wait for wait in waits if wait > 2 * every_s + 1]
     notes = []
     if samples.problem:
@@ -203,12 +203,12 @@ SWEEP, AB = "sweep", "ab"
 RESOLVED = ("precision_mode", "model_load_dtype", "attn_impl", "speech_attn_impl", "text_attn_impl")
 """Settings for which the driver records both the requested and the effective value."""
 SWITCHES = ("torch_compile_enabled", "tf32_enabled")
-"""Those for which it records the effective value only."""
+"""Settings for which it records the effective value only."""
 FOLLOWS = {
     # Its weights are fp32 only without flash attention.
     "model_load_dtype": (*(f"{name}=flash_attention_2" for name in ("attn_impl", "speech_attn_impl", "text_attn_impl")), "precision_mode"),
     "attn_impl": ("speech_attn_impl", "text_attn_impl"),
-    # What was requested is not recorded, so that a difference may be the one that was asked for.
+    # What was requested is not recorded, so a difference may be the requested one.
     **{name: (name,) for name in SWITCHES},
 }
 """Effective setting → settings that it follows in the original trainer."""
@@ -482,8 +482,8 @@ TIMING_KINDS = (SEED_TIMING, SEED_ETA)
 
 
 def _with_missing_timing(own: Sequence[str], output: Sequence[str]) -> tuple[str, ...]:
-    """Lines of train.log, with the timing lines of launcher.log that it lacks behind the step they are of: without them the figures of a
-    run would be those of the few points that are left."""
+    """Lines of train.log, with the timing lines of launcher.log that it lacks behind their step: without them the figures of a run would
+    be those of the few points that are left."""
     known, printed = _timing_by_step(own), _timing_by_step(output)
     missing: dict[int, list[str]] = {}
     for step, (step_line, timing) in printed.items():

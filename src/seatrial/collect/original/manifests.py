@@ -5,7 +5,7 @@ header, possibly another version's, applies from there on; without any header a 
 truncated row is skipped and counted; a row appended to it is still read. The last cell of a file without a final newline is ignored.
 NUL bytes, which a crash leaves where data never reached the disk, are a gap before a row, and in a cell make its value unknown.
 
-Ours has a row for each attempt, the original's one for each start of a run: `current_rows` and `newest` select the one that counts.
+Ours has a row per attempt, the original's one per start of a run: `current_rows` and `newest` select the one that counts.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class TextFile:
 
     @property
     def whole_lines(self) -> tuple[str, ...]:
-        """Without an unfinished last line: half a number looks like a whole one."""
+        """The lines without an unfinished last one: half a number looks like a whole one."""
         return self.lines if self.ends_whole else self.lines[:-1]
 
 
 def read_lines(path: Path, max_bytes: int = LARGEST_BYTES) -> TextFile:
-    """Lines without line ends and byte order mark; bytes that are no UTF-8 are replaced. Of a very large file the middle is left out."""
+    """Lines without line ends and byte order mark; invalid UTF-8 is replaced. Of a very large file the middle is left out."""
     try:
         found = [piece.text for piece in bounded_lines(path, max_bytes)]
         left_out = skipped_bytes(path, max_bytes)
@@ -59,7 +59,7 @@ def read_lines(path: Path, max_bytes: int = LARGEST_BYTES) -> TextFile:
 
 
 LARGEST_NUMBER = 1e15
-"""Beyond anything that a cell of a campaign holds."""
+"""Larger than any cell of a campaign."""
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -73,7 +73,7 @@ def number(text: str | None) -> float | None:
 
 
 def whole(text: str | None) -> int | None:
-    """An integer, however it is written."""
+    """An integer in any notation."""
     value = number(text)
     return int(value) if value is not None and value.is_integer() else None
 
@@ -85,7 +85,7 @@ def flag(text: str | None) -> bool | None:
 
 Columns = tuple[str, ...]
 RunKey = tuple[str, int]
-"""Group and repeat: what a run's folder is named after."""
+"""Group and repeat, which name a run's folder."""
 NEEDED = ("group", "repeat", "status")
 OF_A_GROUP = ("mode", "world_size")
 FIRST = MANIFEST_SEED[0]
@@ -93,7 +93,7 @@ MODES = ("sweep", "ab")
 SUCCESS, FAILED = Outcome.OK.seed_status, Outcome.FAILED.seed_status
 ABSENT = ("", "nan", "none", "null", "n/a", "[n/a]", "unknown")
 """How the driver writes an unknown value."""
-# A single folder name: no separator, no dot at its head.
+# A single folder name: no separator, no leading dot.
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+=@-]{0,180}")
 MAX_REPEATS = 10**6
 NO_FILE = "there is no such file"
@@ -132,12 +132,12 @@ class Row:
 
     @property
     def is_success(self) -> bool:
-        """By its status, unless the exit code contradicts it."""
+        """Success by its status, unless the exit code contradicts it."""
         return self.says_success and self.exit_code in (None, 0)
 
     @property
     def status(self) -> str:
-        """As the seeds write it."""
+        """The status in the seeds' words."""
         return SUCCESS if self.is_success else FAILED
 
     @property
@@ -147,12 +147,12 @@ class Row:
 
     @property
     def attempt(self) -> int:
-        """0 in the original's rows, which do not number attempts."""
+        """Number of the attempt; 0 in the original's rows, which have none."""
         return whole(self.cells.get("attempt")) or 0
 
     @property
     def is_current(self) -> bool:
-        """False for one of ours whose attempt a newer plan or attempt has replaced; the original's have no such mark."""
+        """False for one of ours whose attempt a newer plan or attempt has replaced; the original's rows have no such mark."""
         return flag(self.cells.get("current")) is not False
 
 
@@ -163,7 +163,7 @@ class Manifest:
     path: Path
     rows: tuple[Row, ...] = ()
     headers: tuple[Columns, ...] = ()
-    """Each header once; none where it was lost."""
+    """Each header once; () if it was lost."""
     num_torn: int = 0
     """Rows that were skipped: truncated, or without the name of a run."""
     problem: str = ""
@@ -187,7 +187,7 @@ def read_manifest(path: Path) -> Manifest:
             continue
         cells = _cells(line)
         if _is_header(cells):
-            # A driver of another version that went on in the same file: its header applies from here on.
+            # Another version of the driver continued the file: its header applies from here on.
             columns = tuple(cells) if all(name in cells for name in NEEDED) else ()
             headers |= {columns: None} if columns else {}
         else:
@@ -226,7 +226,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    """With all needed columns, or without some of them: rows below it then name no run."""
+    """Whether it is a header, also one without needed columns: rows below that name no run."""
     needed = [name in cells for name in NEEDED]
     return all(needed) or (any(needed) and FIRST in cells)
 
@@ -237,7 +237,7 @@ def _is_whole_row(cells: Sequence[str]) -> bool:
 
 
 def _last_row(cells: Sequence[str], columns: Columns) -> Sequence[str]:
-    """Where a row was appended to a truncated one: its cells are the last ones, and its first is glued to what was there."""
+    """The row that was appended to a truncated one: its cells come last, the first joined to what was there."""
     if len(cells) <= len(columns) or columns[:1] != (FIRST,):
         return cells
     first, *others = cells[-len(columns) :]
@@ -245,7 +245,7 @@ def _last_row(cells: Sequence[str], columns: Columns) -> Sequence[str]:
 
 
 def _parse_row(cells: Sequence[str], columns: Columns) -> Row | None:
-    """None for a row that is truncated, or names no run."""
+    """The row; None if it is truncated or names no run."""
     if not columns or len(cells) != len(columns):
         return None
     known = {name: cell for name, cell in zip(columns, cells, strict=True) if cell.lower() not in ABSENT}
@@ -256,7 +256,7 @@ def _parse_row(cells: Sequence[str], columns: Columns) -> Row | None:
 
 
 def _with_cells_of_its_group(row: Row, rows: Sequence[Row]) -> Row:
-    """With what identifies a group beside its settings, where the row has lost it and all others of the group agree."""
+    """The row with lost cells that identify its group, where all others of the group agree on them."""
     found = {name: {one.cells[name] for one in rows if one.group == row.group and name in one.cells} for name in OF_A_GROUP}
     agreed = {name: next(iter(values)) for name, values in found.items() if len(values) == 1}
     return Row(cells=agreed | row.cells)
@@ -271,12 +271,12 @@ def by_run(rows: Iterable[Row]) -> dict[RunKey, list[Row]]:
 
 
 def current_rows(rows: Iterable[Row]) -> list[Row]:
-    """Without those of attempts that no longer count."""
+    """Rows without those of attempts that no longer count."""
     return [row for row in rows if row.is_current]
 
 
 def newest(rows: Sequence[Row]) -> Row | None:
-    """The row of the highest attempt, among equals the last in the file; None without rows."""
+    """The row of the highest attempt, the last one on a tie; None without rows."""
     return max(enumerate(rows), key=lambda placed: (placed[1].attempt, placed[0]))[1] if rows else None
 
 
@@ -285,7 +285,7 @@ class Manifests:
     """All manifests of a folder, or a single file."""
 
     path: Path
-    """Of the one that is written now."""
+    """Path of the current one."""
     files: tuple[Manifest, ...] = ()
     """Oldest first; missing ones are left out."""
 
@@ -315,7 +315,7 @@ class Manifests:
 
 
 def manifests_of(folder: Path) -> list[Path]:
-    """Every manifest there is: those that the driver set aside because its header had changed (`run_manifest.tsv.bak_<time>`) first."""
+    """Every manifest; those that the driver set aside because its header had changed (`run_manifest.tsv.bak_<time>`) first."""
     paths = OriginalPaths(folder)
     return [path for path in (*paths.set_aside_manifests(), paths.manifest) if path.is_file()]
 

@@ -55,9 +55,9 @@ def written_zone_s(text: str) -> float | None:
 
 
 HEAD_BYTES = 256
-"""Of launcher.log: more than its first line, META."""
+"""More than the first line of launcher.log, META."""
 SCRIPT = "train.py"
-# It has another name in the manifest than in the trainer's settings.
+# Named differently in the manifest and in the trainer's settings.
 _COLUMN = {"log_every": "log_every_steps"}
 OVERRIDES = {
     **{key.lstrip("+"): _COLUMN.get(setting, setting) for key, setting in TRAINER_KEYS.items() if setting in (*SEED_SETTINGS, *_COLUMN)},
@@ -89,7 +89,7 @@ class LauncherBlock:
 
     @property
     def cells(self) -> dict[str, str]:
-        """The manifest's cells by META, else by the command's overrides."""
+        """The manifest's cells from META, else from the command's overrides."""
         found = {}
         for argument in self.command:
             key, _, quoted = argument.lstrip("+").partition("=")
@@ -116,7 +116,7 @@ class LauncherBlock:
         return self.command[self._index_of(SCRIPT) + 1 :]
 
     def _index_of(self, program: str) -> int:
-        """Where the command names it, with or without a folder; beyond its end where it does not."""
+        """Index of the program in the command, with or without a folder; the command's length without it."""
         names = [PurePosixPath(argument).name for argument in self.command]
         return names.index(program) if program in names else len(names)
 
@@ -151,7 +151,7 @@ def _parse_block(lines: Sequence[str]) -> LauncherBlock:
 
 
 START_SLACK_S = 1.0
-"""The driver's own timestamp has whole seconds."""
+"""The driver's timestamps have whole seconds."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def split_attempts(lines: Sequence[str], starts_local_s: Sequence[float] = ()) -
     borders = {0, len(lines)}
     for start_s in starts_local_s:
         borders.add(next((index for index, time_s in enumerate(times) if time_s is not None and time_s >= start_s - START_SLACK_S), 0))
-    # The lines before an attempt's first step are its own: they begin after the longest silence since the step before.
+    # Lines before an attempt's first step belong to it: they begin after the longest silence since the step before.
     borders |= {_after_longest_silence(times, before, first) for before, first in restarts(map(step_in, lines))}
     return [Segment(tuple(lines[start:end])) for start, end in itertools.pairwise(sorted(borders))]
 
@@ -212,7 +212,7 @@ def restarts(steps: Iterable[float | None]) -> Iterator[tuple[int, int]]:
     for index, step in enumerate(steps):
         if step is None:
             continue
-        # An attempt that fails at once prints the very step again that the one before it failed at.
+        # An attempt that fails at once prints the same step as the one before it.
         if before is not None and step <= before[1]:
             yield before[0], index
         before = index, step
@@ -231,7 +231,7 @@ def step_in(line: str) -> int | None:
 
 
 DURATION_SLACK_S = 120.0
-"""A row's duration and the timestamps of its lines are of two clocks, both in whole seconds."""
+"""A row's duration and its lines' timestamps come from two clocks, both in whole seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,19 +250,19 @@ class OriginalAttempt:
 
     @property
     def last_step(self) -> int | None:
-        """The last step that it printed; the row's where no line of it is left."""
+        """The last printed step; the row's if no line is left."""
         printed = self.trainer_lines.last_step
         return whole(self.row.cells.get("last_step")) if printed is None and self.row else printed
 
     @property
     def trainer_lines(self) -> Segment:
-        """What the trainer printed: its part of train.log, else what launcher.log has of it."""
+        """Lines of the trainer: its part of train.log, else its lines in launcher.log."""
         return self.segment or Segment(self.block.output if self.block else ())
 
 
 def pair_attempts(rows: Sequence[Row], segments: Sequence[Segment], blocks: Sequence[LauncherBlock]) -> list[OriginalAttempt]:
-    """Every attempt that left a trace; all oldest first. Rows have no times, but a row has its attempt's last step, and the newest block
-    has the start of the newest attempt."""
+    """Every attempt that left a trace; all oldest first. Rows have no times, but have their attempt's last step, and the newest block has
+    the start of the newest attempt."""
     newest_start = blocks[-1].start_local_s if blocks else None
     last_line_s = segments[-1].last_local_s if segments else None
     # The newest start came after the last line of train.log.
@@ -287,7 +287,7 @@ def pair_attempts(rows: Sequence[Row], segments: Sequence[Segment], blocks: Sequ
 
 
 def _own_segment(row: Row, left: Sequence[Segment], rows_left: int) -> int | None:
-    """Index of the row's segment, None where its attempt wrote nothing. More segments than rows: some attempts left no row."""
+    """Index of the row's segment; None if its attempt wrote nothing. With more segments than rows, some attempts left no row."""
     surplus = len(left) - rows_left
     candidates = range(len(left) - 1, max(len(left) - 2 - max(surplus, 0), -1), -1)
     fitting = next((index for index in candidates if _fits(row, left[index])), None)
@@ -318,7 +318,7 @@ class Span:
 
 
 def span_of(attempt: OriginalAttempt, zone_s: float) -> Span:
-    """By the driver's own start and duration, else by the timestamps of train.log."""
+    """The span by the driver's start and duration, else by timestamps in train.log."""
     start_s = attempt.block.start_local_s if attempt.block else None
     first_s, last_s = (attempt.segment.first_local_s, attempt.segment.last_local_s) if attempt.segment else (None, None)
     began_s = first_s if start_s is None else start_s
@@ -353,7 +353,7 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def source_marks(folder: Path) -> dict[str, str]:
-    """Size and mtime of every file that is read, by its path in the folder: whether a translation is current costs no more than that."""
+    """Size and mtime of every file that is read, by its path in the folder: enough to see whether a translation is current."""
     paths = OriginalPaths(folder)
     files = [*manifests_of(folder), paths.summary_json, paths.host_telemetry]
     for run in map(AttemptPaths, run_folders(folder)):
@@ -386,14 +386,14 @@ class RunLogs:
 
     @property
     def counting(self) -> OriginalAttempt | None:
-        """The newest that ended: an interrupted one left no row and does not hide it. None without attempts."""
+        """The newest attempt that ended (an interrupted one left no row); None without attempts."""
         ended = [attempt for attempt in self.attempts if attempt.row is not None]
         return next(reversed(ended or self.attempts), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OriginalRun(RunLogs):
-    """One run, its samples left aside."""
+    """One run, without its samples."""
 
     group: str
     repeat: int
@@ -422,7 +422,7 @@ def read_runs(folder: Path, rows: Sequence[Row]) -> tuple[list[OriginalRun], lis
 
 
 def _folder_of(folder: Path, rows: Sequence[Row]) -> Path | None:
-    """The run's folder. Paths in a row are of the machine that wrote it: only their last part counts, else the group and repeat."""
+    """The run's folder. Of the paths in a row, from the machine that wrote it, only the last part counts; else group and repeat."""
     names = [PurePosixPath(row.cells.get("run_dir", "")).name for row in reversed(rows)]
     candidates = [folder / name for name in (*names, rows[-1].run) if NAME.fullmatch(name)]
     return next((path for path in candidates if path.is_dir()), None)
@@ -438,7 +438,7 @@ def _key_in_meta(folder: Path) -> RunKey | None:
 
 def read_run_logs(folder: Path | None, rows: Sequence[Row]) -> RunLogs:
     """The attempts of one run, from its folder (None where it is missing) and all its rows."""
-    # A row that went to the fallback folder while the disk failed may have been merged back beside itself.
+    # A row that was spilled while the disk failed may have been merged back twice.
     rows = [row for index, row in enumerate(rows) if not (row.is_success and row in rows[:index])]
     if folder is None:
         return RunLogs(attempts=tuple(pair_attempts(rows, [], [])))

@@ -1,4 +1,4 @@
-"""A folder of the original scripts translated into a campaign of ours in FOLDER/seatrial.
+"""Translates a folder of the original scripts into a campaign in FOLDER/seatrial.
 
 In: the folder. Out: plan.json, plans/ and every attempt, with translation.json last, as every reader of a campaign expects them. Unless a
 file of the original has changed, nothing is written again. Of two processes at once, the second waits for the first.
@@ -52,9 +52,9 @@ from seatrial.records.telemetry import TelemetryAccount
 from seatrial.records.verdict import METRICS, Criterion
 
 VERSION = 2
-"""Raised with every change of what is written: folders translated before are then translated again."""
+"""Raised with every change of the output, so that folders are translated again."""
 LOCK_TIMEOUT_S = 300.0
-"""Longer than the translation of any folder; who holds the lock longer hangs."""
+"""Longer than any translation takes; a holder beyond it hangs."""
 NO_FAILURES = Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0)
 NAMED_STRAYS = 4
 Specs = Mapping[str, Sequence[RunSpec]]
@@ -69,14 +69,14 @@ class Translation:
     source: str
     """The original folder, absolute."""
     files: dict[str, str] = field(default_factory=dict)
-    """What was read, with size and mtime."""
+    """Files that were read, with size and mtime."""
     runs: dict[str, int] = field(default_factory=dict)
-    """How many attempts were written of each run."""
+    """Number of attempts written per run."""
     cautions: tuple[Caution, ...] = ()
 
 
 def read_translation(paths: CampaignPaths) -> Translation | None:
-    """None for a campaign that was run, and for one whose translation was cut short."""
+    """The record; None for a campaign that was run, or an incomplete translation."""
     return from_json_or_none(Translation, files.read_json(paths.translation))
 
 
@@ -90,7 +90,7 @@ def translate(folder: Path) -> Path:
     """The folder of the translated campaign, written again where something has changed."""
     target = CampaignPaths(OriginalPaths(folder).translated)
     _refuse_if_taken(target)
-    # Somebody who may only read the folder can still have a report of what was translated before.
+    # A folder that is read-only now can still be reported as it was translated before.
     if not _is_current(target, folder):
         # Before anything is read: what changes meanwhile is then translated the next time.
         marks = source_marks(folder)
@@ -114,7 +114,7 @@ def _is_current(target: CampaignPaths, folder: Path) -> bool:
 
 
 def _refuse_if_taken(target: CampaignPaths) -> None:
-    """What is there and not ours to overwrite."""
+    """Refuse a target folder that is not a translation."""
     if target.folder.exists() and not target.folder.is_dir():
         raise CampaignError(f"{target.folder} is a file, and the translation of this folder goes there: move it")
     plan, _ = read_plan(target.plan)
@@ -126,7 +126,7 @@ def _refuse_if_taken(target: CampaignPaths) -> None:
 
 @contextlib.contextmanager
 def locked(target: CampaignPaths) -> Iterator[None]:
-    """Hold the campaign's lock; a second process waits. Without locks on the file system both write, and write the same."""
+    """Hold the campaign's lock; a second process waits. On a file system without locks both write the same."""
     refuse_links([target.folder, target.lock])
     target.folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(target.lock)
@@ -164,7 +164,7 @@ def _write(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun], tra
 
 
 def _summary_settings(folder: Path) -> tuple[int, str]:
-    """Tail points and baseline of the original summariser, by its own summary.json; its defaults without one."""
+    """Tail points and baseline of the original summariser by its summary.json, else its defaults."""
     stored = files.read_json(OriginalPaths(folder).summary_json)
     summary = stored if isinstance(stored, dict) else {}
     tail, baseline = summary.get("tail_points"), summary.get("baseline_group")
@@ -175,7 +175,7 @@ def _summary_settings(folder: Path) -> tuple[int, str]:
 
 
 def _write_runs(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun], specs: Specs) -> Iterator[Caution]:
-    """Each run's samples are read only when it is written: those of all runs may not fit into memory."""
+    """Write the runs one by one: the samples of all may not fit into memory."""
     shared_host = read_sample_rows(OriginalPaths(folder).host_telemetry)
     elsewhere_s = first_known(shared_host.zone_s(), *named_zones_s(runs))
     for run in runs:
@@ -201,7 +201,7 @@ def _write_runs(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun]
 
 
 def _span(attempt: OriginalAttempt, zone_s: float, own: RunSamples | None) -> Span:
-    """By its logs, else by the samples in the run's folder, which are the newest attempt's."""
+    """The span by the attempt's logs, else by the samples of the run, which are the newest attempt's."""
     logged = span_of(attempt, zone_s)
     sampled = own.gpu.span() if own and logged.first_t is None else None
     return replace(sampled, duration_s=logged.duration_s) if sampled else logged
@@ -268,7 +268,7 @@ def _write_plan(target: CampaignPaths, source: str, specs: Specs, baseline: str)
 
 
 def remove_stale(target: CampaignPaths, before: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Attempts of an earlier translation that are no longer in the folder."""
+    """Remove attempts of an earlier translation that are no longer in the original."""
     for name, count in before.items():
         if not NAME.fullmatch(name):
             continue
@@ -278,7 +278,7 @@ def remove_stale(target: CampaignPaths, before: Mapping[str, int], now: Mapping[
 
 
 def _stray_cautions(strays: Sequence[str]) -> Iterator[Caution]:
-    """Folders with logs whose run is unknown."""
+    """Cautions about folders with logs whose run is unknown."""
     if strays:
         yield Caution(
             kind="original_stray",
@@ -288,7 +288,7 @@ def _stray_cautions(strays: Sequence[str]) -> Iterator[Caution]:
 
 
 def run_cautions(run: OriginalRun, zone_s: float | None) -> Iterator[Caution]:
-    """What is wrong with the files of one run. The same fault has the same text for all runs, so that a report shows it once."""
+    """Problems of one run's files. The same fault has the same text for all runs, so that a report shows it once."""
     for kind, text in (
         *_missing_files(run),
         *_unreadable(ATTEMPT_FILES.launcher_log.name, run.launcher),

@@ -1,6 +1,6 @@
-"""Getting onto the hosts and finding there what the runs need: hostfile, ssh, Python, programs, paths, and one shared output folder.
+"""Access to the hosts and to what runs need there: hostfile, ssh, Python, programs, paths, and one shared output folder.
 
-In: `HostsNeed` and `Answers`. Out: a `HostCheck` for each host that answered. The output folder must be one and the same for every host:
+In: `HostsNeed` and `Answers`. Out: a `HostCheck` for each host that answered. The output folder must be the same for every host:
 files written by one are seen by the others, renames are seen at once, and locks hold across hosts.
 """
 
@@ -176,7 +176,7 @@ def _check_session(need: HostsNeed, answers: Answers, host: str) -> Iterator[Hos
             return
     error, fix = _start_error(problem)
     yield STARTS.on(host, not problem, problem or "started", error=error, way=fix)
-    # None from a disk so slow that the package was not loaded in time; then the agent's own error counts.
+    # Missing if a slow disk did not load the package in time; then the agent's own error counts.
     broken = answer_part(answers.first, host, "encryption").get("problem")
     if isinstance(broken, str):
         yield ENCRYPTS.on(host, not broken, broken or "tried", error=broken)
@@ -357,12 +357,12 @@ def check_shared_folder(need: HostsNeed, answers: Answers) -> Iterator[HostCheck
 
 
 def _check_owners(need: HostsNeed, answers: Answers, host: str) -> Iterator[HostCheck]:
-    """Whose the files are that command an agent, and who else can change them."""
+    """Owners of the files that command an agent, and other users who can change them."""
     seen, put = answer_part(answers.second, host, "look"), answer_part(answers.first, host, "put")
     if host != need.head and "foreign" in seen:
         owner = text_mapping(seen, "foreign").get(answers.files[need.head], "")
         yield OBEYED.on(host, not owner, f"the head's file belongs to {owner}" if owner else "owned by this user")
-    # A folder above it may be everybody's, such as /tmp: the campaign creates its own there.
+    # A folder above it may be open to all, such as /tmp: the campaign creates its own there.
     if not problem_in(put) and need.folder == need.output:
         is_open = str(put.get("open") or "")
         yield PROTECTED.on(host, not is_open, f"{need.folder}: {is_open}" if is_open else need.folder, folder=need.folder)

@@ -5,9 +5,9 @@ In: `HostsNeed` and `Answers`. Out: a `HostCheck` for each host that answered.
 Link speeds are measured in two or three rounds whatever the number of hosts. Hosts form a ring and each is tried with both its
 neighbours, as NCCL and Gloo join them. In one round every host takes part in one trial at most, so that no two share a host's link: an
 even ring needs two rounds, an odd one three, and two hosts one, or three where the head is another machine: it then shows which of the
-two is slow. A trial sends for at most SHORT's or LONG's seconds each way, and ends earlier once its bytes are through. What looks slow is
-tried once more: a host may have been busy for a moment. A link that is much slower than the others is the fault of the host all of whose
-links are slow, else of what lies between the two.
+two is slow. A trial sends for at most SHORT's or LONG's seconds each way, and ends earlier once its bytes are through. A slow link is
+tried once more, since a host may have been busy for a moment. A much slower link is attributed to the host whose links are all slow, else
+to what lies between the two.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class _Resolved:
     """Name resolution on one host, parsed once: each of a thousand hosts answers for a thousand names."""
 
     own: str
-    """Its own name."""
+    """The host's own name."""
     reports_own_name: bool
     addresses: Mapping[str, list[str]]
     problems: Mapping[str, str]
@@ -194,7 +194,7 @@ def _meaning(addresses: tuple[str, ...]) -> frozenset[str]:
 
 def _others_check(need: HostsNeed, answers: Answers, host: str, resolved: _Resolved, usual: Mapping[str, frozenset[str]]) -> HostCheck:
     meanings, problems = resolved.addresses, resolved.problems
-    # Its own name has a check of its own.
+    # Its own name is checked separately.
     itself = {host, answers.facts[host].host if host in answers.facts else ""} if need.by_ssh else set()
     wrong: list[tuple[str, str, str]] = []
     for name, expected in usual.items():
@@ -296,7 +296,7 @@ def check_reach(need: HostsNeed, answers: Answers) -> Iterator[HostCheck]:
 def _bound(need: HostsNeed, answers: Answers, host: str) -> HostCheck:
     answer = answer_part(answers.first, host, RENDEZVOUS)
     problem = problem_in(answer)
-    # A plan's port may be busy for a moment only: it is bound again for each run.
+    # A plan's port may be busy only for a moment: it is bound again for each run.
     mine = host == need.master and need.place.port is not None
     found = f"port {need.place.port}: {problem}" if problem and mine else problem or f"port {answer.get('port')}"
     return BIND.on(host, not problem, found)
@@ -327,7 +327,7 @@ def reach_fix(problem: str) -> str:
 
 # 100 Mbit/s Ethernet carries about 11 MiB/s: gradients of any model take longer than its step.
 SLOWEST_BYTES_PER_S = 10 * MIB
-# Of the median: below half may be a busy host, below a quarter is another kind of link.
+# Share of the median: below half may be a busy host, below a quarter is another kind of link.
 MIN_RATIO = 0.25
 
 SPEED = warning(
@@ -377,7 +377,7 @@ def check_links(need: HostsNeed, answers: Answers) -> Iterator[HostCheck]:
 
 
 def _figures(links: Mapping[Link, LinkSpeed], host: str, own: Collection[Link]) -> str:
-    """The best figures, which is what the host's own link can do."""
+    """The best figures, which show what the host's own link can do."""
     out = max(links[link].there if link[0] == host else links[link].back for link in own)
     into = max(links[link].back if link[0] == host else links[link].there for link in own)
     return f"{_mib(out)} MiB/s out, {_mib(into)} MiB/s in"
@@ -398,7 +398,7 @@ def _mib(bytes_per_s: float) -> str:
 
 
 def _device(answers: Answers, host: str) -> str:
-    """For the fix: the host's only interface with an address, else eth0."""
+    """Interface to name in the fix: the host's only one with an address, else eth0."""
     facts = answers.facts.get(host)
     names = [name for name, addresses in (facts.interfaces if facts else {}).items() if name != "lo" and addresses]
     return names[0] if len(names) == 1 else "eth0"
@@ -436,7 +436,7 @@ def trial_rounds(links: Iterable[Link]) -> list[list[Link]]:
 
 
 def best_of(first: LinkSpeed, second: LinkSpeed) -> LinkSpeed:
-    """Other traffic can only make a link look slower."""
+    """The faster of two measurements: other traffic only slows a link."""
     return LinkSpeed(there=max(first.there, second.there), back=max(first.back, second.back), trouble=first.trouble and second.trouble)
 
 

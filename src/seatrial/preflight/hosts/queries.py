@@ -1,7 +1,7 @@
 """Requests to the hosts of a run, in three exchanges whatever their number, and their answers.
 
-first     what each host is, knows and has; it opens a port and writes a file into the folder that is to be shared
-second    who reaches whom; who sees the others' files; each replaces its own
+first     facts of each host; it opens a port and writes a file into the shared folder
+second    which hosts reach and see the files of which others; each replaces its own file
 third     whether the head sees the replaced ones; everything is closed and removed
 
 In: `HostsNeed`, what the runs need of their hosts. Out: requests for each exchange, and `Answers`, read tolerantly: a part that is
@@ -44,7 +44,7 @@ INTERPRETER_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE",
 
 @dataclass(frozen=True, kw_only=True)
 class PernodeFacts:
-    """What is known of the nodes of place `pernode` before any exchange: their commands have connected to node 0."""
+    """Facts about the nodes of place `pernode` before any exchange: their commands have connected to node 0."""
 
     addresses: tuple[str, ...] = ()
     """Addresses of node 0, where agents connect to the harness; the one that the user gave comes first."""
@@ -68,16 +68,16 @@ class HostsNeed:
     interfaces: Mapping[str, str] = field(default_factory=dict)
     """Source (`place.interface`, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME) → interfaces as written."""
     program: tuple[str, ...] = ()
-    """The program of the runs, where the plan names one."""
+    """The program of the runs, if the plan names one."""
     cwd: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Those of INTERPRETER_VARIABLES that the runs get."""
     ninja: bool = False
     """Whether DeepSpeed may build its ops."""
     gpus: bool = False
-    """Whether the plan asks for GPUs."""
+    """Whether the plan requests GPUs."""
     gloo: bool = True
-    """Whether ranks are likely to use Gloo: no GPU is asked for."""
+    """Whether ranks are likely to use Gloo: no GPU is requested."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Paths that every host must have → `cwd`, `script` or `data`."""
     temporary: str = "/tmp"
@@ -191,7 +191,7 @@ def _share(place: PlaceSpec, head: str) -> PlaceSpec | None:
     if place.traits.typed_on_each_node:
         return PlaceSpec(kind=LOCAL, ranks=max(1, place.ranks // max(1, place.nodes)), devices=place.devices, port=place.port)
     if place.traits.runs_in_jobs:
-        # Ranks run on nodes that are not known yet, and never here.
+        # Ranks run on nodes that are not known yet.
         return None
     if not place.traits.lists_hosts:
         return place
@@ -223,7 +223,7 @@ class LinkSpeed:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """Replies of each exchange; a host that stopped answering has none from then on."""
+    """Replies of each exchange; a host that stops answering has no later ones."""
 
     first: Mapping[str, Reply]
     second: Mapping[str, Reply] = field(default_factory=dict)
@@ -284,7 +284,7 @@ RENDEZVOUS, PEER, CALL = "rendezvous", "peer", "call"
 
 
 class Ring:
-    """Who connects to whom: the listening hosts in the hostfile's order. Built once, since a thousand hosts are a million pairs."""
+    """Which host connects to which: the listening hosts in the hostfile's order. Built once, as a thousand hosts are a million pairs."""
 
     def __init__(self, need: HostsNeed, answers: Answers) -> None:
         self._master, self._fast = need.master, answers.fast
@@ -335,7 +335,7 @@ def hosts_and_head(need: HostsNeed) -> tuple[str, ...]:
 
 
 def first_requests(need: HostsNeed, nonce: str, fast: bool, secret: str = "") -> dict[str, Request]:
-    """`secret` authenticates clients of the speed test: the nonce is sent to whoever connects."""
+    """`secret` authenticates clients of the speed test, since the nonce is sent to any client."""
     return {host: combined(_first_parts(need, nonce, host, number, fast, secret)) for number, host in enumerate(hosts_and_head(need))}
 
 
@@ -386,7 +386,7 @@ def _text(nonce: str, host: str, version: int) -> str:
 
 
 def token_of(nonce: str, host: str) -> str:
-    """What a host sends to whoever connects: it proves that the right host was reached."""
+    """What a host sends to its clients, to prove that they reached the right host."""
     return _text(nonce, host, 0)
 
 
@@ -486,7 +486,7 @@ def usable(addresses: Iterable[str]) -> list[str]:
 
 
 def third_requests(need: HostsNeed, nonce: str, answers: Answers) -> dict[str, Request]:
-    """For the head alone: files that it saw before. The others close after its answer."""
+    """Requests to the head alone, about files that it saw before; the others close after its answer."""
     unseen = text_mapping(answer_part(answers.second, need.head, "look"), "troubles")
     replaced = [
         host

@@ -1,9 +1,9 @@
-"""Every check of every host of a run, from a few exchanges with all of them at once.
+"""Runs every check of all hosts of a run, from a few exchanges with all at once.
 
     with Sessions(ask_commands(hosts, head, …)) as sessions:
         examined = examine_hosts(sessions.ask, need, hosts, head=head, fast=True)
 
-In: how to ask (an `Ask`: real sessions, the shares of place `pernode`, or a fake), what the plan needs, and the hosts. Out: a row for
+In: an `AskHosts` (real sessions, the nodes of place `pernode`, or a fake), what the plan needs, and the hosts. Out: a row for
 each check with every host's result, and the facts of every host that answered. It takes as long as the slowest host, whatever their
 number.
 """
@@ -100,7 +100,7 @@ def _exchanged(ask: AskHosts, hosts_need: HostsNeed, nonce: str, fast: bool) -> 
 
 
 def _labels(hosts_need: HostsNeed, facts: Mapping[str, HostFacts]) -> dict[str, str]:
-    """Nodes without a name but their rank are shown with their host's own name."""
+    """Names for texts: nodes known by rank only are shown with their host's own name."""
     if hosts_need.by_ssh:
         return {}
     names = {**hosts_need.pernode.host_names, **{host: one.host for host, one in facts.items()}}
@@ -108,7 +108,7 @@ def _labels(hosts_need: HostsNeed, facts: Mapping[str, HostFacts]) -> dict[str, 
 
 
 def host_facts(replies: Mapping[str, Reply]) -> dict[str, HostFacts]:
-    """Of the hosts that answered the queries `facts` and `gpus`."""
+    """Facts of the hosts that answered the queries `facts` and `gpus`."""
     found = {}
     for host, reply in replies.items():
         answer = answer_part(replies, host, "facts")

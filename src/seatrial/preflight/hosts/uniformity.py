@@ -1,7 +1,7 @@
 """What must be equal on all hosts: versions, GPUs, driver, processors, memory and clocks; and that no other campaign runs on one.
 
-In: `HostsNeed` and `Answers`. Out: a `HostCheck` for each host that answered. A host is compared with what most have; two hosts that
-differ have no majority, and the first of the hostfile counts.
+In: `HostsNeed` and `Answers`. Out: a `HostCheck` for each host that answered. A host is compared with the majority; of two hosts that
+differ, the first in the hostfile counts.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ MAX_NAMED = 3
 
 
 def check_other_campaigns(need: HostsNeed, answers: Answers) -> Iterator[HostCheck]:
-    """What an earlier attempt of this campaign left running is ended by its next agent, and does not count."""
+    """Agents of other campaigns. What an earlier attempt of this campaign left running does not count: the next agent ends it."""
     for host in need.names:
         if host not in answers.facts:
             continue
