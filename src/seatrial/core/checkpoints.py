@@ -1,11 +1,11 @@
-"""Checkpoints of a training as they lie on disk, and which are whole. Standard library only: trainers write them, the harness looks.
+"""Checkpoints of a training on disk, and which are complete. Standard library only: trainers write them, the harness reads them.
 
     RUN_DIR/checkpoints/latest                   name of the newest complete checkpoint
     RUN_DIR/checkpoints/NAME/checkpoint.json     its step, the number of ranks, and the size of every file beside it
     RUN_DIR/checkpoints/.NAME.part/              one that is being written, or was when its run was killed
 
-A checkpoint is written aside and renamed, so one that was cut short is never taken for whole; sizes show a file that was truncated later.
-Other formats are only seen to be there: what is whole in them, their script knows.
+A checkpoint is written aside and renamed, so an incomplete one never counts as whole; sizes show a file that was truncated later.
+Other formats are only detected: which of theirs are complete, only their script knows.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundCheckpoints:
-    """What a folder of checkpoints holds."""
+    """Contents of a folder of checkpoints."""
 
     whole: tuple[StoredCheckpoint, ...] = ()
     """The newest first."""
     skipped: tuple[str, ...] = ()
-    """Newer than the first whole one, or than nothing, and not usable: name and reason."""
+    """Unusable checkpoints newer than the first whole one, if any: name and reason."""
     other_format: bool = False
     """There are checkpoints, none of them in this format."""
 
 
 def find_checkpoints(folder: Path) -> FoundCheckpoints:
-    """The checkpoints in `folder`. Where it has a `latest`, those of a later step belong to another history and are passed over."""
+    """The checkpoints in `folder`. Where it has a `latest`, those of a later step belong to another history and are skipped."""
     named = _read_latest(folder)
     whole: list[StoredCheckpoint] = []
     damaged: list[tuple[int, str]] = []
@@ -70,7 +70,7 @@ def find_checkpoints(folder: Path) -> FoundCheckpoints:
 
 
 def damage_of(folder: Path) -> str:
-    """What is wrong with a checkpoint's files; empty for a whole one."""
+    """The problem with a checkpoint's files; empty for a whole one."""
     return _check(folder)[1] or ("" if (folder / INFO).is_file() else f"it has no {INFO}")
 
 
@@ -111,7 +111,7 @@ def _wrong_sizes(folder: Path, sizes: dict[str, Any]) -> Iterator[str]:
 
 
 def _number_in(name: str) -> int:
-    """The step in a folder's name, where its checkpoint.json does not say it: only for the order of what is reported."""
+    """The step in a folder's name, without a checkpoint.json: only for the order in reports."""
     digits = "".join(character if character.isdecimal() else " " for character in name).split()
     return int(digits[-1]) if digits else 0
 

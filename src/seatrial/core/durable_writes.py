@@ -1,4 +1,4 @@
-"""Writing that survives a failing disk: retry, then write to the fallback folder, and merge it back once the disk works.
+"""Writes that survive a failing disk: retry, then write to the fallback folder, and merge it back once the disk works.
 
 In: bytes for a file that only grows, or a whole file. Out: the file; where it cannot be written (EIO, ENOSPC, a file system turned
 read-only …), the bytes in this host's fallback folder (`core.fallback`). The writer itself, every few seconds, or `merge_fallback` appends
@@ -72,7 +72,7 @@ class AppendFile:
         if not data or os.getpid() != self._pid:
             return not data
         before = self.offset_bytes
-        # Half a line that could be neither completed nor truncated stays, and the next one starts on a new line.
+        # A torn line that could not be truncated stays, and the next one starts on a new line.
         data = b"\n" * self._is_torn + data
         rest = data if self._uses_fallback() else self._write_to_file(data, fsync)
         is_written = not rest or self._write_to_fallback(rest)
@@ -85,7 +85,7 @@ class AppendFile:
         return is_written
 
     def close(self) -> bool:
-        """False when the disk reports only now that it lost something; the file is closed all the same."""
+        """Close the file; False if the disk reports only now that it lost data."""
         handle, self._handle = self._handle, None
         try:
             # A forked child's copy of the handle is its own to close.
@@ -100,7 +100,7 @@ class AppendFile:
     def _target(self) -> Path:
         if self._real is None:
             self._real = fallback.real(self.path)
-            # Now, since it cannot be read from a disk that fails.
+            # Cached now, since a failing disk cannot be read.
             fallback.campaign_of(self._real)
         return self._real
 
@@ -141,7 +141,7 @@ class AppendFile:
         except OSError as error:
             if handle is not None and written and _truncate_back(handle, written):
                 return data, error
-            # Data that was written but not synced is written again: twice is better than not at all.
+            # Data that was written but not synced is written again: better twice than not at all.
             return (data if written in (0, len(data)) else data[written:]), error
         return b"", None
 
@@ -169,7 +169,7 @@ class AppendFile:
 
 
 def _retry(act: Callable[[], None], sleep: Callable[[float], None] = time.sleep) -> OSError | None:
-    """Call `act`, and again while its disk fails; the last error when it never succeeded."""
+    """Call `act`, again while its disk fails; returns the last error if it never succeeds."""
     for wait_s in (*RETRY_AFTER_S, None):
         try:
             act()
@@ -193,7 +193,7 @@ def _truncate_back(handle: int, written: int) -> bool:
 
 
 def write_text_durably(path: Path, text: str, mode: int = READABLE, sleep: Callable[[float], None] = time.sleep) -> bool:
-    """As `write_text`; on a failing disk retried, then kept in the fallback folder. False when it is lost."""
+    """As `write_text`; on a failing disk retried, then spilled to the fallback folder. False if lost."""
     error = _retry(lambda: write_text(path, text, mode), sleep)
     if error is not None:
         return fallback.spill_file(path, text.encode(errors="backslashreplace"), error.strerror or str(error), mode)
@@ -207,7 +207,7 @@ def write_json_durably(path: Path, value: Any) -> bool:
 
 
 def append_line_durably(path: Path, line: str, sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Append one line in one write, on disk when this returns; on a failing disk kept in the fallback folder. False when it is lost."""
+    """Append one line in one write, on disk when this returns; on a failing disk spilled to the fallback folder. False if lost."""
     file = AppendFile(path, sleep=sleep)
     try:
         return file.append((line + "\n").encode(errors="backslashreplace"), fsync=True)

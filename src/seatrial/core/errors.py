@@ -15,8 +15,8 @@
 A run that fails is not an error: it is data (`records.outcome`). Only the programs (`cli`, the runbooks) turn errors into exit codes and
 print them.
 
-Not in the tree: what is wrong with one value of a plan is a ValueError (`PlaceholderProblem`, `SettingProblem`) until the key is known, and
-a PlanError from there on; the probe raises ValueError, since it lives in other people's scripts; `assert` is for bugs of ours.
+Not in the tree: a problem with one value of a plan is a ValueError (`PlaceholderProblem`, `SettingProblem`) until its key is known, then a
+PlanError; the probe raises ValueError, since it runs in users' scripts; `assert` is for our own bugs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INTERRUPTED = 130
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_WORD = 400
 CLOSE = 0.5
-"""Least similarity, by difflib, of a word to suggest."""
+"""Least similarity, by difflib, of a suggested word."""
 
 
 class SeatrialError(Exception):
@@ -54,7 +54,7 @@ class UsageError(SeatrialError):
 
 
 class PlanError(UsageError):
-    """A plan that cannot be used; says where (file, line, key) and what would be right."""
+    """A plan that cannot be used; names the place (file, line, key) and the remedy."""
 
     def __init__(self, problem: str, *, file: Path | str | None = None, line: int | None = None, key: str | None = None):
         self.problem, self.file, self.line, self.key = problem, file, line, key
@@ -62,7 +62,7 @@ class PlanError(UsageError):
 
 
 class HostfileError(UsageError):
-    """A hostfile, or a selection of its hosts, that cannot be used; says where and what to write."""
+    """A hostfile, or a selection of its hosts, that cannot be used; names the line and what to write."""
 
     def __init__(self, problem: str, *, file: Path | str | None = None, line: int | None = None):
         self.problem, self.file, self.line = problem, file, line
@@ -84,7 +84,7 @@ class RefusedError(SeatrialError):
 
 
 class CampaignError(SeatrialError):
-    """The campaign folder is busy, missing or not what it should be."""
+    """The campaign folder is busy, missing or something else."""
 
 
 class LaunchError(SeatrialError):

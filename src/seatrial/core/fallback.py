@@ -1,4 +1,4 @@
-"""The fallback folder: where bytes go that could not be written to their file, and how they are merged back.
+"""The fallback folder: takes bytes that could not be written to their file, and merges them back.
 
 In: a target, bytes, and the error of its disk. Out: an entry in a private folder of this host, whose first line is a JSON header (target,
 error, and enough to recognise the target) and whose rest is the bytes. There are two kinds: bytes to append to the target, and a whole file
@@ -13,11 +13,11 @@ left alone.
 Nothing of another campaign is merged. A campaign's folder has an identity, written when it is first used, which an entry carries in its
 name and its header: after `rm -rf OUT` a new campaign under the same path has another one. Entries of the version before this one carry
 none: they are merged only into a folder that was there before it had an identity and that has the inode it had when they were written.
-What is left alone is listed, so that the user hears of it.
+What is left alone is listed for the user.
 
 Standard library only: the probe uses it inside the training. Plain files and not an SQLite database, which would bring its own locks and
-atomic updates: a person can read an entry with `tail`, observers follow it as they follow the file itself, and a half-written one is still
-of use.
+atomic updates: a person can read an entry with `tail`, observers follow it like the file itself, and a half-written one is still
+useful.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ IDENTITY = ".campaign.json"
 APPEND, WHOLE = ".append", ".whole"
 # An entry that was merged, until that was reported to the user: its header alone.
 _MERGED = ".merged"
-# The memory disk comes last: it is all there is where the only disk of a machine is full. It must not use up the memory of the run.
+# The memory disk comes last, for a machine whose only disk is full. It must not use up the memory of the run.
 MEMORY_DISK = Path("/dev/shm")
 MAX_BYTES_IN_MEMORY = 256 * 1024**2
 LOCK_TIMEOUT_S = 5.0
@@ -64,7 +64,7 @@ OF_UNKNOWN_CAMPAIGN = "an earlier version wrote them, and this is not surely the
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What an entry knows of its target."""
+    """What an entry records about its target."""
 
     target: str
     error: str
@@ -75,7 +75,7 @@ class Header:
     tail: str | None
     """Hash of the target's last bytes before `base_bytes`; None when there were none or they could not be read."""
     seen: list[int] | None
-    """Of a whole file: inode, size and mtime of the file in its place; None when there was none, or its disk did not answer."""
+    """For a whole file: inode, size and mtime of the file in its place; None without one, or if its disk did not answer."""
     mode: int
     """Permissions of the target, in case it has to be created."""
     folders: list[int | None]
@@ -90,7 +90,7 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Of a campaign's folder."""
+    """Identity of a campaign's folder."""
 
     id: str
     adopted: bool
@@ -115,7 +115,7 @@ class Recovered:
     why: str = ""
     """Why it is not merged."""
     foreign: bool = False
-    """It is left alone for good: it is of another campaign."""
+    """It belongs to another campaign and is never merged."""
 
 
 def fallback_folders() -> list[Path]:
@@ -147,8 +147,7 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name
 
 
-# Campaigns this process has written to, by folder: a disk that has stopped answering, or a folder removed under a running writer, does not
-# change whose bytes these are.
+# Campaigns this process has written to, by folder: valid even if the disk stops answering or the folder is removed.
 _known: dict[Path, str] = {}
 
 
@@ -245,7 +244,7 @@ def entry_path(root: Path, target: Path, kind: str) -> Path:
 
 def entries_of(target: Path, kind: str) -> list[Path]:
     """The target's entries, oldest first."""
-    # Without a folder, which is the usual case, nobody need ask for the campaign.
+    # Without a folder, the usual case, the campaign need not be looked up.
     found = [entry_path(root, target, kind) for root in fallback_folders() if root.is_dir()]
     return [entry for entry in found if os.path.lexists(entry)]
 
@@ -294,7 +293,7 @@ def merge_file(target: Path) -> bool:
 
 
 def _describe(target: Path, error: str, mode: int, *, whole: bool = False) -> Header:
-    """What is known of the target now, as far as its disk answers."""
+    """Facts about the target now, as far as its disk answers."""
     found = _stat(target)
     base = found.st_size if found and not whole else 0
     return Header(
@@ -477,7 +476,7 @@ def _is_same(header: Header, target: Path) -> bool:
 
 
 def _why_foreign(header: Header, target: Path, home: Path) -> str:
-    """Why an entry is not of the campaign that `target` is in now; empty where it is. `home` is the folder that is merged."""
+    """Why an entry does not belong to the present campaign of `target`; empty if it does. `home` is the folder that is merged."""
     found = find_identity(target)
     if header.campaign is not None:
         return "" if header.campaign == (found[1].id if found is not None else "") else OF_ANOTHER_CAMPAIGN

@@ -1,4 +1,4 @@
-"""Reading and writing files: written to a temporary name and renamed, read tolerantly, locked where the file system has locks.
+"""Reading and writing files: written to a temporary name and renamed, read tolerantly, locked if the file system has locks.
 
 A reader sees the old text or the new one, never half of either. Torn and foreign lines are skipped. What must survive a failing disk is
 written by `core.durable_writes`. Standard library only: the probe uses it inside the training.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Results are meant to be read by the team, as far as the user's umask lets them.
 READABLE = 0o644
-# Datasets and checkpoints, with which the user goes on working: as open() would leave them, by the umask alone.
+# Datasets and checkpoints that the user goes on working with: by the umask alone, as open() does.
 BY_UMASK = 0o666
 # Tokens, orders with a plan's variables, and everything in a temporary folder: for the user alone.
 PRIVATE = 0o600
@@ -33,7 +33,7 @@ PRIVATE_FOLDER = 0o700
 PRIVATE_PROGRAM = 0o700
 TAIL_CHUNK_BYTES = 64 * 1024
 LARGEST_INDENTED = 1 << 20
-"""Characters. Indenting a thousand runs takes Python a second, writing them plain a tenth of that; a row on a line also reads better."""
+"""In characters. Indenting a thousand runs takes Python a second, plain output a tenth of that; one line per row also reads better."""
 # A plan of ten thousand runs has 40 MB and a million values; everything else that the project writes is far smaller. Text becomes up to
 # thirty times as large in memory when every value is a few bytes, so that values are limited too.
 LARGEST_WHOLE_BYTES = 64 << 20
@@ -232,15 +232,15 @@ LINK_REFUSED = "is a link, and nothing is written through the links of a campaig
 
 
 def refuse_links(paths: Iterable[Path]) -> None:
-    """OSError for the first of these that is a link. Called before a campaign's folders are written to: in a folder from somebody else a
-    link may lead anywhere. (A link in the place of a file that is written whole is replaced, and never followed.)"""
+    """OSError for the first of these that is a link. Called before a campaign's folders are written to: in another user's folder a
+    link may lead anywhere. (A link in the place of a file that is written whole is replaced, never followed.)"""
     for path in paths:
         if path.is_symlink():
             raise OSError(errno.ELOOP, LINK_REFUSED, str(path))
 
 
 def refuse_links_out(folder: Path) -> None:
-    """The same for a folder that other programs fill: for itself, and for every link in it that leads out of it."""
+    """OSError if a folder that other programs fill is a link, or holds one that leads out of it."""
     refuse_links([folder])
     inside = folder.resolve()
     for parent, folders, names in os.walk(folder):

@@ -1,8 +1,8 @@
 """DeepSpeed's hostfile, and its `--include` and `--exclude`: which hosts a run has, and which slots of each.
 
 `read_hostfile` reads lines `host slots=n`, `select_hosts` applies `node1@node2:0,2`, `take_ranks` takes the first slots in order. The
-results, and the errors, are those of DeepSpeed's own parser. Also refused is what would fail later: a host without slots, and a name that
-cannot be a folder or an argument of ssh.
+results, and the errors, are those of DeepSpeed's own parser. Hosts without slots, and names that
+cannot be a folder or an argument of ssh, are refused too, since they would fail later.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _slot(part: str, text: str) -> int:
 
 
 def count_selected_slots(text: str) -> int | None:
-    """How many slots a selection names; None where it leaves those of a host to the hostfile."""
+    """Number of slots that a selection names; None if it leaves a host's slots to the hostfile."""
     named = parse_selection(text)
     return sum(map(len, named.values())) if all(named.values()) else None
 
@@ -206,7 +206,7 @@ class HostSpec:
     """One host of a run, and its slots in use."""
 
     name: str
-    """As in the hostfile, and as ssh resolves it."""
+    """Name in the hostfile, which ssh resolves."""
     ranks: int = 1
     devices: tuple[str, ...] = ()
     """GPU numbers where `include` or `exclude` name some of them; empty for the first `ranks` ones, or for CPU ranks."""

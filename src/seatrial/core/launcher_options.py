@@ -1,6 +1,6 @@
-"""Command lines of other programs: the options of torchrun and deepspeed as their own parsers read them, and how ssh is called. Pure.
+"""Command lines of other programs: options of torchrun and deepspeed as their own parsers read them, and calls of ssh. Pure.
 
-In: the arguments a person typed after the launcher's name, and its `OptionTable` (TORCHRUN, DEEPSPEED). Out: the options by plain name
+In: the arguments typed after the launcher's name, and its `OptionTable` (TORCHRUN, DEEPSPEED). Out: the options by plain name
 (`nproc_per_node`), and the script behind them.
 """
 
@@ -67,7 +67,7 @@ class OptionTable:
             if name is None:
                 position += argv[position] == "--"
                 break
-            # An option of a newer launcher is more likely to take a value than not.
+            # An unknown option of a newer launcher probably takes a value.
             width = 1 if inline is not None or name in self.flags else 2
             typed = tuple(argv[position : position + width])
             value = inline if inline is not None else "".join(typed[1:])

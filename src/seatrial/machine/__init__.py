@@ -1,2 +1,2 @@
-"""Facts about this host: GPUs, processes, network, software, provenance, secrets, samplers. Read only, except that
+"""Facts about this host: GPUs, processes, network, software, provenance, secrets, samplers. Read-only, except that
 `orphans` kills and removes, and samplers write their files."""

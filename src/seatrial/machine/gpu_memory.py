@@ -1,5 +1,5 @@
 """Whether a run will fit into the memory of its GPUs. In: a run's spec and the memory of a GPU. Out: a `Fit`, with the changes that would
-make it fit, each computed.
+make it fit.
 
 The forecast is the workload's own (`seatrial_workloads/<name>/memory.py`): a function of settings and ranks, without torch.
 """
@@ -21,7 +21,7 @@ from seatrial.records.plan import RunSpec
 GIB = 2**30
 MAX_REMEDIES = 4
 FITS, WILL_NOT, MAY_NOT, UNKNOWN = "fits", "will not fit", "may not fit", "unknown"
-# As CUDA reports it, which is less than the name says: 80 GB are 74.5 GiB, and vendors round as they like.
+# As CUDA reports it, which is less than the name suggests: 80 GB are 74.5 GiB, and vendors round.
 KNOWN_GPUS_GIB = {
     "T4-16GB": 14.5,
     "V100-16GB": 15.7,
@@ -40,11 +40,11 @@ KNOWN_GPUS_GIB = {
 
 @dataclass(frozen=True, kw_only=True)
 class GpuMemory:
-    """Of the smallest GPU that a run uses."""
+    """Memory of the smallest GPU that a run uses."""
 
     size_bytes: int
     source: str
-    """What it is of, for people."""
+    """Description of its source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Fit:
 
     @property
     def memory_bytes(self) -> int:
-        """0 where it is unknown."""
+        """The forecast; 0 if unknown."""
         return self.memory.size_bytes if self.memory else 0
 
     @property
@@ -108,7 +108,7 @@ class Fit:
 
     @property
     def conclusion(self) -> str:
-        """Total against memory, and what to try."""
+        """Total against memory, and remedies."""
         assert self.forecast is not None
         total = gib(self.forecast.total_bytes)
         if self.memory is None:
@@ -147,7 +147,7 @@ def forecast_of(spec: RunSpec, settings: dict[str, Scalar] | None = None, world_
 
 
 def forecast_or_none(spec: RunSpec) -> MemoryForecast | None:
-    """For a run that has ended, perhaps with settings of an earlier version or a model that is not here."""
+    """The forecast of a finished run; None, for instance, for settings of an earlier version or a model that is missing here."""
     try:
         found = forecast_of(spec)
     except (ValueError, TypeError, ImportError):
@@ -189,7 +189,7 @@ def _try_remedies(spec: RunSpec) -> Iterator[TriedRemedy]:
 
 
 def _smallest_changes(fitting: list[TriedRemedy]) -> list[TriedRemedy]:
-    """Without those that change more than another that fits, or the same settings further."""
+    """The changes, without those that change more settings than another, or the same ones further."""
     kept: list[TriedRemedy] = []
     for remedy in fitting:
         keys = {*remedy.settings, *(["ranks"] if remedy.changes_ranks else [])}

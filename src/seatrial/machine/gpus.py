@@ -1,7 +1,7 @@
-"""The GPUs of this host: which there are, which a run can see, and the state each is in now. Read through NVML; nothing is changed.
+"""The GPUs of this host, which of them a run can see, and their present state. Read through NVML; nothing is changed.
 
 In: NVML, CUDA_VISIBLE_DEVICES, the devices a plan names. Out: `Driver`, `Gpu`, `GpuState`. A host without a driver has no GPUs. What a
-driver does not answer is None; a driver that hangs gives `HUNG_DRIVER`. Also here: which GPUs the `deepspeed` runner must be given.
+driver does not answer is None; a driver that hangs gives `HUNG_DRIVER`. Also: which GPUs the `deepspeed` runner must be given.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Driver:
 
     gpus: tuple[Gpu, ...] = ()
     version: str = ""
-    """Empty without a driver, NO_ANSWER of one that hangs."""
+    """Empty without a driver, NO_ANSWER if it hangs."""
     cuda: str = ""
     """The newest CUDA version it supports (`12.8`)."""
     problem: str = ""
-    """Why nothing is known; empty when it is."""
+    """Why nothing is known; else empty."""
     no_driver: bool = False
     """No driver is installed, so there is no GPU: not an error."""
     hung: bool = False
@@ -178,7 +178,7 @@ class GpuState:
     throttle_reasons: str | None = None
     """Joined with `+`; empty while nothing throttles."""
     ecc_uncorrected: int | None = None
-    """Since the driver was loaded."""
+    """Errors since the driver was loaded."""
     rows_pending: bool | None = None
     """A row remapping waits for a reset."""
     rows_failed: bool | None = None

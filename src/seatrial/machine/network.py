@@ -1,4 +1,4 @@
-"""The network of this host: interfaces and addresses, which of them NCCL and Gloo use, and whether a name is that of this host.
+"""The network of this host: interfaces and addresses, which of them NCCL and Gloo use, and whether a name means this host.
 
 In: psutil, /sys/class/infiniband, the resolver, and the texts of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME. Out: names and addresses.
 
@@ -77,7 +77,7 @@ def own_address_test(harness_stack: str) -> Callable[[str], bool]:
     return lambda address: address in own or is_loopback(address)
 
 
-# Each of a thousand hosts resolves a thousand names: the same addresses, again and again.
+# Each of a thousand hosts resolves a thousand names: the same addresses each time.
 @functools.lru_cache(maxsize=4096)
 def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
@@ -93,7 +93,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_link_local(address: str) -> bool:
-    """IPv6 only: every interface has one, and without the interface it is useless."""
+    """Whether it is link-local (IPv6): every interface has such an address, useless without the interface."""
     parsed = _parse_address(address)
     return parsed is not None and parsed.version == 6 and parsed.is_link_local
 

@@ -68,7 +68,7 @@ class Nvml:
 
 def call_nvml(function: Callable[[Nvml], T], timeout_s: float | None = None) -> T:
     """`function` of the started NVML; `CallTimeout` when the driver does not answer within `timeout_s`, NVML_TIMEOUT_S without."""
-    # A campaign must not lose the whole timeout again before every run.
+    # A campaign must not wait for the whole timeout before every run.
     _UNANSWERED[:] = [unanswered for unanswered in _UNANSWERED if not unanswered.has_returned]
     if _UNANSWERED:
         raise _UNANSWERED[0]
@@ -167,7 +167,7 @@ TELEMETRY_QUERIES = (
 PROCESSES = NvmlQuery(("process_count",), (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",)))
 POWER_DEFAULT = NvmlQuery(("power_default_w",), (("nvmlDeviceGetPowerManagementDefaultLimit",),), _milli)
 LINK_GEN_MAX = NvmlQuery(("pcie_gen_max",), (("nvmlDeviceGetMaxPcieLinkGeneration",),))
-# What does not change while the driver is loaded.
+# Constant while the driver is loaded.
 DEVICE_QUERIES = (
     NvmlQuery(("uuid",), (("nvmlDeviceGetUUID",),), lambda text: (as_text(text),)),
     NvmlQuery(("name",), (("nvmlDeviceGetName",),), lambda text: (as_text(text),)),
@@ -225,5 +225,5 @@ def throttle_names(bits: int) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Older bindings return bytes."""
+    """The text of an answer, which older bindings return as bytes."""
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value or "")

@@ -1,4 +1,4 @@
-"""Finding and killing what a run left when its agent was killed: processes, and shared-memory segments under /dev/shm.
+"""Finds and kills what a run left when its agent was killed: processes, and shared-memory segments under /dev/shm.
 
 Used by the harness that lost the agent (on another host through `seatrial.agent --end`), by a later harness, and by the agent of a later
 attempt on the same host. Every process of an attempt was started with SEATRIAL_RUN_DIR=<attempt folder>; its children, and those of the
@@ -56,7 +56,7 @@ PathFilter = Callable[[bytes], bool]
 
 
 def kill_orphans(folder: Path, known: Mapping[int, int], adopted: Callable[[], set[int]] = set) -> set[int]:
-    """KILL the processes of an attempt until none is left or the time is over, then remove their shared memory; returns the pids."""
+    """KILL the processes of an attempt until none is left or the time is up, then remove their shared memory; returns the pids."""
     killed = _kill_until_gone(_OrphanKiller(belongs_to_attempt(folder), known, adopted))
     _remove_segments(folder)
     return killed
@@ -126,7 +126,7 @@ def _kill_until_gone(killer: _OrphanKiller, go_on: Callable[[], bool] = lambda: 
 
 
 class _OrphanKiller:
-    """Scans for wanted processes again and again, and kills them."""
+    """Scans for wanted processes repeatedly and kills them."""
 
     def __init__(self, wanted: PathFilter, known: Mapping[int, int], adopted: Callable[[], set[int]]) -> None:
         self._wanted, self._known, self._adopted = wanted, known, adopted
@@ -162,7 +162,7 @@ def _kill(pids: Iterable[int]) -> None:
 
 
 def _names_path(wanted: PathFilter, pid: int) -> bool:
-    """In its environment; or in the argv of an agent that outlived its harness because it was suspended."""
+    """Whether it names a wanted path, in its environment or in the argv of an agent that outlived its harness while suspended."""
     if any(variable.startswith(_RUN_DIR) and wanted(variable[len(_RUN_DIR) :]) for variable in read_environ(pid)):
         return True
     argv = read_cmdline(pid)
@@ -201,7 +201,7 @@ def _remove_segments(folder: Path) -> None:
     with contextlib.suppress(OSError):
         for path in (attempt.agent_order, *attempt.nodes.glob(f"*/{attempt.agent_order.name}")):
             order = None
-            # Somebody else's list would make segments of this user look abandoned.
+            # Another user's list would make segments of this user look abandoned.
             with contextlib.suppress(NotPrivateError):
                 order = read_private_json(path)
             if isinstance(order, dict) and order.get("host") == socket.gethostname() and isinstance(order.get("shared_memory"), list):
@@ -229,7 +229,7 @@ def find_abandoned_segments(
     """
     new = [root / name for name in list_segments(root) if name not in before]
     candidates = [path for path in new if _is_own_file(path, newest_t)]
-    # Listed after the segments, so that every creator is in the list. Without /proc nothing is known, so nothing is abandoned.
+    # Listed after the segments, so that every creator is in the list. Without /proc nothing counts as abandoned.
     pids = list_pids(proc)
     if candidates and another_agent_runs(pids, proc):
         candidates = [path for path in candidates if _CREATOR.match(path.name)]

@@ -1,4 +1,4 @@
-"""Processes as /proc shows them: what each uses, the tree below one, Seatrial's running agents, and the kernel's OOM-kill counters.
+"""Processes in /proc: their use, the tree below one, Seatrial's running agents, and the kernel's OOM-kill counters.
 
 In: /proc, or a folder that looks like it. Out: its state at that moment; a process that has ended, or belongs to another user, is left out.
 Nothing here raises. Linux only. Read directly and not by psutil, which reads more files for each process and raises for one that ends
@@ -123,7 +123,7 @@ def read_process(proc: str, pid: int) -> ProcessStat | None:
 
 
 def _read_zero_separated(path: Path) -> tuple[bytes, ...]:
-    """A process that overwrote its own argv may lack the last zero byte. Kernel threads have none."""
+    """Texts separated by zero bytes. A process that overwrote its argv may lack the last one; kernel threads have no argv."""
     with contextlib.suppress(OSError):
         text = path.read_bytes()
         return tuple(text.removesuffix(b"\0").split(b"\0")) if text else ()
@@ -193,7 +193,7 @@ class ProcessTree:
         return found
 
     def _read_descendant(self, pid: int) -> ProcessStat | None:
-        """None for a process that is not a descendant, or has ended."""
+        """The process; None if it is not a descendant or has ended."""
         stat = read_process(self._proc, pid)
         if stat is None:
             return None
@@ -207,7 +207,7 @@ class ProcessTree:
         return stat
 
     def _is_below(self, stat: ProcessStat) -> bool | None:
-        """None when a process above it ended during the walk: the next read decides."""
+        """Whether it is below the root; None if a process above it ended meanwhile: the next read decides."""
         parent = stat.parent
         while parent > 1 and parent != self._root:
             if parent in self._own:
@@ -251,7 +251,7 @@ def is_agent_command(argv: Sequence[str]) -> bool:
 
 
 def _campaign_of(pid: int, proc: Path) -> str:
-    """Of `python -m seatrial.agent OUT/<run>/attempt-N/agent.json`, or `--call OUT/<run>/attempt-N/nodes/<name>/call.json`; else empty."""
+    """The campaign in `… -m seatrial.agent OUT/<run>/attempt-N/agent.json` or `--call OUT/<run>/attempt-N/nodes/<name>/call.json`."""
     argv = read_argv(pid, proc)
     if not is_agent_command(argv):
         return ""

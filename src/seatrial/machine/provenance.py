@@ -58,7 +58,7 @@ RECORDED_NAMES = (
     "CONDA_PREFIX",
     "ENABLE_CUDA_SYNC_TIMING",
 )
-# Set in a plan, they say where a run looks for programs and files.
+# Set in a plan, they locate programs and files of a run.
 SHOWN_OF_PLANS = frozenset({"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ"})
 # Locations, and which cards are visible: the cards themselves are in the fingerprint already.
 NOT_TUNING = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "NCCL_DEBUG_FILE"})
@@ -101,7 +101,7 @@ FINGERPRINT_PACKAGES = (
     "xformers",
 )
 HASH_LENGTH = 12
-# Facts that identify one host of many, and say nothing about its hardware.
+# Facts that identify one host of many and do not describe its hardware.
 HOST_IDENTITY_FIELDS = frozenset(
     {"host", "hostname", "name", "addresses", "nics", "gpu_uuid_list", "memory_bytes", "boot_id", "pid", "user"}
 )
@@ -220,7 +220,7 @@ def fingerprint_differences(before: Provenance, after: Provenance) -> dict[str, 
 
 def with_host_facts(gathered: Provenance, names: Sequence[str], hosts: Mapping[str, HostFacts]) -> Provenance:
     """What was gathered here, as it is for a run on the hosts `names`: the machine is node 0's, since the harness need not run on one of
-    the hosts, and each host's hardware and software is recorded too, so that unlike ones are not averaged."""
+    the hosts, and each host's hardware and software is recorded too, so that different ones are not averaged."""
     known = {name: hosts[name] for name in names if name in hosts}
     if not known:
         return gathered

@@ -1,7 +1,7 @@
 """The facts of a site, in `site.yaml`: network variables, interface, partition and account, shared root, activation.
 
 In: `--site NAME`, else a site.yaml beside the plan. Out: the resolved plan with the site in every run. Plans stay free of these facts, and
-a run's hash too: the same plan at another site is the same plan. What the plan itself says counts before the site.
+so is a run's hash: the same plan at another site is the same plan. The plan's own values take precedence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SlurmDefaults(StrictModel):
-    """What jobs ask for where the plan says nothing: some keys of records.plan.SlurmSpec, any of which may be null."""
+    """What jobs request where the plan sets nothing: some keys of records.plan.SlurmSpec, any of which may be null."""
 
     partition: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.,@-]+$")
     account: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.,@-]+$")

@@ -1,4 +1,4 @@
-"""Bundled workloads: which there are, and their settings checked against the dataclass that owns them.
+"""Bundled workloads, and the check of their settings against the dataclass that owns them.
 
 Only `<workload>/settings.py` is imported, which is standard library only; the trainer is started by name.
 """
@@ -20,7 +20,7 @@ from seatrial.plan.yaml_text import format_value, wrong_type_text
 from seatrial.records.caution import Scalar
 
 PACKAGE = "seatrial_workloads"
-# The folder of what workloads share.
+# The folder that workloads share.
 SHARED = "common"
 _KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
 
@@ -77,7 +77,7 @@ def follows(name: str) -> dict[str, tuple[str, ...]]:
 
 
 def alike_by(name: str) -> dict[str, str]:
-    """Effective settings of workload `name` → the setting that makes each alike in two groups, as its settings.py declares them."""
+    """Effective settings of workload `name` → the setting that makes each equal in two groups, as its settings.py declares them."""
     return dict(getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "ALIKE_BY", {}))
 
 
@@ -90,8 +90,8 @@ def hashed_settings(name: str, settings: Mapping[str, Scalar]) -> dict[str, Scal
 def equalize_settings(
     name: str, groups: Mapping[str, Mapping[str, Scalar]], *, given: Collection[str], compared: bool
 ) -> tuple[dict[str, dict[str, Scalar]], tuple[str, ...]]:
-    """Changes that give all groups of a plan the same of what their other settings would make differ (group → setting → value), and one
-    line on each. A workload without `EQUALIZE_SETTINGS` has none."""
+    """Changes that equalize what other settings would make differ between the groups of a plan (group → setting → value), and a line on
+    each. A workload without `EQUALIZE_SETTINGS` has none."""
     module = importlib.import_module(f"{PACKAGE}.{name}.settings")
     if not hasattr(module, "EQUALIZE_SETTINGS"):
         return {}, ()

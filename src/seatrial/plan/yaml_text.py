@@ -41,7 +41,7 @@ class Location:
 
 @dataclass
 class Locations:
-    """The location of every key path of a plan. Not compared: plans are equal whatever file they came from."""
+    """The location of every key path of a plan. Not compared: equal plans may come from different files."""
 
     source: str = field(default="", compare=False)
     where: dict[KeyPath, Location] = field(default_factory=dict, compare=False)
@@ -90,7 +90,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def read_plan_text(path: Path, pipe_timeout_s: float = PIPE_TIMEOUT_S) -> str:
-    """The text in `path`: a file, or a pipe as a shell makes it for `<(…)`; anything else is a PlanError that names it."""
+    """The text in `path`: a file, or a pipe that a shell creates for `<(…)`; anything else is a PlanError that names it."""
     data = _read_bytes(path, pipe_timeout_s)
     if len(data) > LARGEST_FILE_BYTES:
         raise PlanError(f"larger than {LARGEST_FILE_BYTES // 1024} KiB; is it the right file?", file=path)
@@ -124,7 +124,7 @@ def _read_descriptor(path: Path, handle: int, pipe_timeout_s: float) -> bytes:
         what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device or a socket"
         raise PlanError(f"cannot be read: it is {what}; name a YAML file", file=path)
     if found.st_size > LARGEST_FILE_BYTES:
-        # A file of a gigabyte is refused unread.
+        # A huge file is refused unread.
         return b" " * (LARGEST_FILE_BYTES + 1)
     data, deadline_m = b"", time.monotonic() + pipe_timeout_s
     while len(data) <= LARGEST_FILE_BYTES:
@@ -172,7 +172,7 @@ def refuse_unusable_values(value: Any, locations: Locations, path: KeyPath = ())
 
 
 def character_problem(text: str) -> str | None:
-    """What is wrong with the characters of `text`; None if nothing is."""
+    """The problem with the characters of `text`; None without one."""
     if text.isprintable():
         return None
     for letter in text:

@@ -74,10 +74,10 @@ def _module(spec: RunSpec) -> str:
 
 def warm_checks(reply: Reply) -> Iterator[Check]:
     """Checks from one host's answer."""
-    trouble = reply.trouble or reply.answer.get("trouble")
+    error = reply.trouble or reply.answer.get("trouble")
     results = reply.answer.get("results")
-    if trouble or not isinstance(results, list):
-        yield WARM_UP.result(False, printable(str(trouble or "no results")))
+    if error or not isinstance(results, list):
+        yield WARM_UP.result(False, printable(str(error or "no results")))
         return
     if not results:
         yield NOTHING.result(True, "nothing to do: no DeepSpeed, torch.compile or flash attention in these runs")

@@ -249,10 +249,10 @@ def _default_w(states: Sequence[GpuState]) -> str:
 
 
 def _memory_errors(state: GpuState) -> str:
-    troubles = [f"{state.ecc_uncorrected} uncorrected ECC errors"] if state.ecc_uncorrected else []
-    troubles += ["a repair of memory waits for a reset"] if state.rows_pending else []
-    troubles += ["a repair of memory failed"] if state.rows_failed else []
-    return ", ".join(troubles)
+    problems = [f"{state.ecc_uncorrected} uncorrected ECC errors"] if state.ecc_uncorrected else []
+    problems += ["a repair of memory waits for a reset"] if state.rows_pending else []
+    problems += ["a repair of memory failed"] if state.rows_failed else []
+    return ", ".join(problems)
 
 
 def _slow_link(state: GpuState) -> str:

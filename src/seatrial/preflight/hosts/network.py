@@ -385,7 +385,7 @@ def _figures(links: Mapping[Link, LinkSpeed], host: str, own: Collection[Link]) 
 
 def _slow_text(answers: Answers, host: str, blamed: Collection[Link], slow: Collection[Link]) -> str:
     others = ", ".join(answers.label(other) for link in blamed for other in link if other != host)
-    problems = [answers.links[link].trouble for link in blamed]
+    problems = [answers.links[link].problem for link in blamed]
     if all(problems):
         return f"could not be measured with {others}: {problems[0]}"
     sound = [speed.slowest for link, speed in answers.links.items() if link not in slow]
@@ -415,7 +415,7 @@ def measure_links(ask: AskHosts, need: HostsNeed, nonce: str, secret: str, answe
     found: dict[Link, LinkSpeed] = {}
     for links in trial_rounds(targets):
         found |= _run_trials(ask, links, targets, SHORT if answers.fast else LONG)
-    for links in trial_rounds(link for link in slow_links(found) if not found[link].trouble):
+    for links in trial_rounds(link for link in slow_links(found) if not found[link].problem):
         again = _run_trials(ask, links, targets, LONG)
         found |= {link: best_of(found[link], speed) for link, speed in again.items()}
     return found
@@ -437,7 +437,7 @@ def trial_rounds(links: Iterable[Link]) -> list[list[Link]]:
 
 def best_of(first: LinkSpeed, second: LinkSpeed) -> LinkSpeed:
     """The faster of two measurements: other traffic only slows a link."""
-    return LinkSpeed(there=max(first.there, second.there), back=max(first.back, second.back), trouble=first.trouble and second.trouble)
+    return LinkSpeed(there=max(first.there, second.there), back=max(first.back, second.back), problem=first.problem and second.problem)
 
 
 def _links(need: HostsNeed, answers: Answers) -> list[Link]:
@@ -474,5 +474,5 @@ def _measured_speed(replies: Mapping[str, Reply], caller: str) -> LinkSpeed:
     answer = answer_part(replies, caller, "speed")
     there, back = answer.get("to"), answer.get("from")
     if not isinstance(there, (int, float)) or not isinstance(back, (int, float)):
-        return LinkSpeed(there=0.0, back=0.0, trouble=problem_in(answer) or "no speed in its answer")
+        return LinkSpeed(there=0.0, back=0.0, problem=problem_in(answer) or "no speed in its answer")
     return LinkSpeed(there=float(there), back=float(back))

@@ -213,7 +213,7 @@ class LinkSpeed:
     there: float
     """From the client to the server."""
     back: float
-    trouble: str = ""
+    problem: str = ""
     """Why it could not be measured; else empty."""
 
     @property
