@@ -1,6 +1,6 @@
-"""Pages in the user's own browser (`report --open`, `watch --web --open`), or how to reach them where there is none.
+"""Opens pages in the user's browser (`report --open`, `watch --web --open`), or prints how to reach them without one.
 
-In: a page's file or address. Out: a sentence. A small Python of its own starts the browser: what a browser prints while it starts must not
+In: a page's file or address. Out: a sentence. A separate Python process starts the browser: its start-up output must not
 get into a JSON line, and one that stays in the foreground must not keep the verb from ending. A live page's address holds a token, and the
 arguments of a process can be read by every user of the host: there the browser is given a file that only this user can read, which
 redirects to the address.
@@ -25,7 +25,7 @@ STARTING_S = 15.0
 OPENER = "import sys, webbrowser; sys.exit(0 if webbrowser.open(sys.argv[1]) else 1)"
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 WITHOUT_DISPLAYS = ("darwin", "win32")
-"""Systems where a browser needs none of these variables."""
+"""Systems where a browser needs no display variable."""
 NO_DISPLAY = "No browser can be opened here: open the address above; from another machine, through `ssh -L {port}:127.0.0.1:{port} HOST`."
 REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={address}"><title>Seatrial</title>\n'
 
@@ -45,12 +45,12 @@ def start_browser(address: str) -> bool:
     try:
         return starting.wait(STARTING_S) == 0
     except subprocess.TimeoutExpired:
-        # It shows the page and stays: it is the user's now.
+        # It shows the page and stays open.
         return True
 
 
 def open_page(page: Path, opener: Callable[[str], bool] | None = None, variables: Mapping[str, str] | None = None) -> str:
-    """Open the file and say so; where that cannot be done here, say how to read it elsewhere."""
+    """Open the file and return a sentence about it, or about how to read it elsewhere."""
     page = page.resolve()
     if has_display(os.environ if variables is None else variables) and (opener or start_browser)(page.as_uri()):
         return f"Opened: {page}"

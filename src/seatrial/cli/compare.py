@@ -80,7 +80,7 @@ Preset = Annotated[
     ),
 ]
 Across = Annotated[
-    bool, typer.Option("--across", help="Compare runs of unlike machines too; what differs is printed.", rich_help_panel=HOW)
+    bool, typer.Option("--across", help="Compare runs of different machines too; differences are printed.", rich_help_panel=HOW)
 ]
 Scaling = Annotated[
     bool,
@@ -117,7 +117,7 @@ def compare(
     Runs of the same round of one campaign are pairs. An interval on logs decides (paired t, else Welch); a bootstrap is shown beside, and
     several comparisons are corrected by Holm. A speed-up with a worse loss does not count. Nothing is written.
 
-    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, unlike machines, other debug settings, confounded, the
+    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, different machines, other debug settings, confounded, the
     same in effect, no metric in common), 3 any comparison AMBIGUOUS, or one number of GPUs only. With --json the last line then says
     `refused`, and why.
     """
@@ -182,7 +182,7 @@ def _compare(options: _Options, gpus: Sequence[int] | None) -> int:
 
 
 def _scaling_groups(options: _Options) -> list[ComparedGroup]:
-    """Debug settings must not be mixed; machines are checked where sizes are compared."""
+    """The groups to scale over; debug settings must not be mixed. Machines are checked where sizes are compared."""
     from seatrial.analyse.groups import why_not_comparable
     from seatrial.results.compare import resolve_scaling
 

@@ -1,4 +1,4 @@
-"""`seatrial diagnose LOG…`: what the logs of any job show, without a campaign: how it ended, the first cause, steps and losses."""
+"""`seatrial diagnose LOG…`: reads the logs of any job, without a campaign: how it ended, the first cause, steps and losses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def diagnose(logs: Logs, exit_code: ExitCode = None, steps: Steps = None, as_jso
 
 @contextmanager
 def _files(logs: list[str]) -> Iterator[list[LogFile]]:
-    """What is to be read; stdin is kept in a temporary file, since it is read twice."""
+    """Files to read; stdin is kept in a temporary file, since it is read twice."""
     from seatrial.results.diagnose import LogFile, find_logs
 
     if STDIN not in logs:
@@ -112,7 +112,7 @@ def _print(console: Console, report: LogReport) -> None:
 
 
 def _wrapped(text: str, width: int, max_lines: int | None = None) -> list[str]:
-    """Lines in which neither a flag nor a path is broken in two."""
+    """Wrapped lines that break neither flags nor paths."""
     return textwrap.wrap(text, max(width, 50), max_lines=max_lines, placeholder=" …", break_long_words=False, break_on_hyphens=False)
 
 
@@ -148,7 +148,7 @@ def _headline(report: LogReport) -> str:
 
 
 def _print_lines(console: Console, found: Diagnosis) -> None:
-    """The frames and the line that show the cause, or the most relevant lines where none does."""
+    """Print the frames and the line that show the cause, else the most relevant lines."""
     lines = found.excerpt[-MAX_EXCERPT_LINES:] if len(found.excerpt) > 1 else found.telling[:MAX_RELEVANT_LINES]
     for line in lines:
         console.print(f"  │ {line}", style="dim" if line.startswith(" ") else "", no_wrap=True, overflow="ellipsis")

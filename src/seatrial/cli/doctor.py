@@ -1,4 +1,4 @@
-"""`seatrial doctor [PLAN]`: what of this host, and of every host of a plan, would break a campaign.
+"""`seatrial doctor [PLAN]`: finds what would break a campaign on this host or on any host of a plan.
 
 seatrial doctor plans/tiny-lm-demo.yaml
 
@@ -179,13 +179,13 @@ def _need(plan: Path | None, set: Overrides, out: Path | None, kind: str | None,
 
 
 def _two_nodes() -> PlaceSpec:
-    """Without a plan: two of the default partition, where it has so many; a single one cannot show what is shared."""
+    """The place without a plan: two nodes of the default partition, if it has two, since a single one cannot show what is shared."""
     partition = next((one for one in slurm.partitions() or () if one.default), None) if find_on_path("sinfo") else None
     return PlaceSpec(kind=SLURM, slurm=SlurmSpec(), nodes=min(2, partition.nodes) if partition else 1)
 
 
 def without_unknown_folder(sections: Sequence[Section]) -> Iterator[Section]:
-    """Jobs that are tried next show whether nodes see the folder."""
+    """The sections without the check of the folder, which the jobs tried next answer."""
     from seatrial.preflight.slurm import VISIBLE
 
     for section in sections:
@@ -193,7 +193,7 @@ def without_unknown_folder(sections: Sequence[Section]) -> Iterator[Section]:
 
 
 def _try_jobs(need: Need) -> tuple[Section, ...]:
-    """Small jobs, of as many nodes as the plan's, in the environment that its ranks will have."""
+    """Try small jobs with the plan's number of nodes, in the environment of its ranks."""
     from seatrial.preflight.slurm_smoke import try_jobs
 
     folder = next(path for path in (need.output.absolute(), *need.output.absolute().parents) if path.is_dir())
@@ -216,7 +216,7 @@ def node_task(place: PlaceSpec, site: SiteSpec | None, folder: Path) -> NodeTask
     variables = {**interface_variables(site.interface), **site.env}
     if not site.activate:
         return NodeTask(argv=argv, srun_options=options, variables=variables)
-    # In a variable: the arguments of a process are there for all to read, and the lines may hold secrets.
+    # In a variable: every user can read a process's arguments, and the lines may hold secrets.
     activation = ("bash", "-c", f'eval "${ACTIVATION}"', "bash")
     variables[ACTIVATION] = activation_script(site, variables)
     return NodeTask(argv=argv if container else (*activation, *argv), srun_options=options, activation=activation, variables=variables)
@@ -255,7 +255,7 @@ def print_sections(console: Console, sections: Sequence[Section]) -> None:
 
 
 def _check_lines(check: Check, mark: str, column: int, width: int) -> Iterator[str]:
-    """The check as lines no wider than `width`, but for words that cannot be broken."""
+    """The check as lines no wider than `width`, except for unbreakable words."""
     head = f"  {mark} {check.name:<{column}}  "
     indent = " " * (len(mark) + column + 5)
     if len(head) > len(indent):
@@ -273,7 +273,7 @@ def _wrap(head: str, text: str, indent: str, width: int) -> list[str]:
 
 
 def print_hosts(console: Console, examined: HostsExamined) -> None:
-    """The table, and below it what failed."""
+    """Print the table, and failed checks below it."""
     from rich.text import Text
 
     for line, worst in host_table(examined, _marks(console), max(NARROWEST, console.width)):
@@ -319,7 +319,7 @@ def _worst(row: CheckRow) -> str:
 
 
 def failed_checks(examined: HostsExamined) -> tuple[Section, ...]:
-    """By subject: one check for all hosts with the same finding, named after them."""
+    """Failed checks by subject: one for all hosts with the same finding, named after them."""
     sections = [
         Section(
             subject=section.subject, checks=tuple(check for row in section.rows for check in folded(row, examined.labels) if not check.ok)
@@ -362,7 +362,7 @@ def _document(
 
 
 def hosts_document(examined: HostsExamined) -> dict[str, Any]:
-    """Every host's every check, and its facts."""
+    """Facts and all checks of every host."""
     rows = [
         {
             "subject": section.subject,

@@ -88,7 +88,7 @@ def chosen_targets(names: list[str], output: Path | None, form: str) -> dict[str
     if is_folder or output.suffix.lower().removeprefix(".") not in FORMATS:
         return {name: output / f"{name}.{form}" for name in names}
     if len(names) > 1:
-        raise UsageError(f"-o {output} is one file and {len(names)} tables are asked for: give a folder")
+        raise UsageError(f"-o {output} is one file and {len(names)} tables are requested: give a folder")
     return {names[0]: output}
 
 

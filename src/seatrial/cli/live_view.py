@@ -1,4 +1,4 @@
-"""A campaign as it goes: two bars with ETA on a terminal, plain lines elsewhere (logs, CI, a pipe).
+"""Views of a running campaign: two bars with ETA on a terminal, plain lines elsewhere (logs, CI, a pipe).
 
 [INFO] heartbeat mb8 r1: last_step=40, iter_ms_p50=51.2, eta=00:00:09(8.1s), …, elapsed=31.0 s, quiet=2.0 s · campaign 2/4, ETA 3m 05s
 [WARN] mb8 r1: steps take 130.0 ms (median, rank 0, at step 40), 2.6 times the 50.0 ms before
@@ -64,7 +64,7 @@ class PlainView:
     def progress(self, state: LiveState) -> None:
         if _kind_of(state) != self._printed_run:
             self._printed_run, self._printed_s = _kind_of(state), 0.0
-        # Kept from run to run: an alarm of the run before is not printed again under the next one's name.
+        # Kept between runs: an alarm of the previous run is not printed again under the next one's name.
         if state.alarm != self._printed_alarm:
             self._printed_alarm = state.alarm
             if state.alarm:
@@ -105,7 +105,7 @@ class PlainView:
 
 
 class ChangesView(PlainView):
-    """A campaign seen from elsewhere, into a pipe or a file: one line for each change of run, attempt or count, the others as above."""
+    """A campaign watched into a pipe or file: one line for each change of run, attempt or count, and alarms as above."""
 
     def __init__(self, console: Console, heartbeat_s: float = PLAIN_HEARTBEAT_S) -> None:
         super().__init__(console, heartbeat_s)
@@ -168,7 +168,7 @@ def live_view(console: Console, heartbeat_s: float | None = None) -> Iterator[Pl
 
 
 def _kind_of(state: LiveState) -> tuple[object, ...]:
-    """What its seconds are counted for."""
+    """The item whose seconds are counted."""
     return state.run, state.attempt, bool(state.waits)
 
 
@@ -196,7 +196,7 @@ def heartbeat_line(state: LiveState) -> str:
         "elapsed": format_duration(state.elapsed_s),
         "quiet": None if state.quiet_s is None else format_duration(state.quiet_s),
     }
-    # No step is due in a pause: `compile` may take minutes.
+    # No step is due in a pause; `compile` may take minutes.
     if state.phase.startswith(PAUSE):
         fields["pause"] = state.phase.removeprefix(PAUSE)
     body = ", ".join(f"{name}={UNKNOWN if value is None else value}" for name, value in fields.items())

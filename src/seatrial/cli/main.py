@@ -1,6 +1,6 @@
 """The command `seatrial`: finds the verb, imports only that verb's module, runs it, prints an error in one line.
 
-Exit codes: 0 PASS or done, 1 wrong use or an error of ours, 2 FAIL or refused, 3 INCONCLUSIVE, 130 interrupted.
+Exit codes: 0 PASS or done, 1 wrong use or our own error, 2 FAIL or refused, 3 INCONCLUSIVE, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VERBS = {
     "logs": "Print a run's output, of all ranks or of one, also while it runs.",
     "stop": "Ask a running campaign to stop; what is finished stays.",
 }
-# Verb → module of seatrial.cli that holds it, where that is not its own. The module has a function or a typer.Typer of the verb's name,
+# Verb → module of seatrial.cli that holds it, if not its own. The module has a function or a typer.Typer of the verb's name,
 # and its examples in EXAMPLES.
 MODULES = {"init": "sweep", "diff": "compare", "history": "compare", "why": "report", "logs": "watch", "stop": "watch"}
 EXAMPLES = "seatrial sweep -P bs=8,16 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs}\n\nseatrial run plans/tiny-lm-demo.yaml"

@@ -1,7 +1,7 @@
-"""`--node-rank`, `--master-addr`, `--master-port`: which node of a campaign without ssh this command is, and what it does there.
+"""`--node-rank`, `--master-addr`, `--master-port`: which node of a campaign without ssh this command is, and its part there.
 
-In: what was typed, else NODE_RANK, MASTER_ADDR and MASTER_PORT. Out: a `ThisNode` where the plan's place is `pernode`, None for another
-place. The command of node 0 runs the campaign and its server; every other command does what the server asks for.
+In: typed options, else NODE_RANK, MASTER_ADDR and MASTER_PORT. Out: a `ThisNode` where the plan's place is `pernode`, None for another
+place. The command of node 0 runs the campaign and its server; every other command carries out the server's requests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ThisNode:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """What was typed."""
+    """The typed options."""
 
     rank: int | None = None
     address: str | None = None
@@ -97,7 +97,7 @@ def _number(option: str, environ: Mapping[str, str]) -> int | None:
 
 
 def refuse_time_in_output(kind: str, output: str | None) -> None:
-    """Every node would create a folder of its own."""
+    """Refuse `{time}` in the output: every node would create its own folder."""
     if traits_of(kind).typed_on_each_node and "{time}" in (output or ""):
         raise UsageError(f"the output folder {output} has {{time}} in it, which differs from node to node; name one folder with --out")
 
@@ -141,7 +141,7 @@ def open_server(plan: CampaignPlan, here: ThisNode | None, console: Console) -> 
 
 
 def require_own_address(address: str) -> None:
-    """Node 0 is where the others connect: with an address that is not its own all of them would wait for nothing."""
+    """UsageError unless the address is node 0's own: the other nodes connect to it."""
     from seatrial.machine.network import is_this_host, local_addresses, resolve_addresses
 
     found = resolve_addresses(address)
@@ -155,7 +155,7 @@ def require_own_address(address: str) -> None:
 
 
 def run_client_node(plan: CampaignPlan, here: ThisNode, *, as_json: bool = False) -> int:
-    """What any node but the first does; returns the campaign's exit code."""
+    """Run a node other than node 0; returns the campaign's exit code."""
     from seatrial.cli.program import console_for
     from seatrial.launch.pernode_client import PernodeClient
     from seatrial.launch.pernode_server import node_names, plan_digest
@@ -167,7 +167,7 @@ def run_client_node(plan: CampaignPlan, here: ThisNode, *, as_json: bool = False
 
 
 def _line_printer(console: Console) -> Callable[[str], None]:
-    """Prints a line, without what another host's text holds for a terminal to act on."""
+    """Prints a line without control sequences from another host's text."""
     from rich.text import Text
 
     from seatrial.report.text import one_line

@@ -1,4 +1,4 @@
-"""`seatrial plan list|copy|show|fit|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
+"""`seatrial plan list|copy|show|fit|schema|criteria`: look before running; and `read_plan` for every verb that takes a plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def read_plan(
     plan: Path, set: Overrides, only: Only, budget: Budget, out: Out, site: SiteName = None, *, document: Document | None = None
 ) -> CampaignPlan:
-    """The plan with every run resolved, at its site; a PlanError or UsageError where it cannot be. `document`: as `load_plan` takes it."""
+    """The plan with every run resolved, at its site; else a PlanError or UsageError. `document`: as `load_plan` takes it."""
     from seatrial.plan.load import load_plan
 
     budget_s = budget_of(budget)
@@ -45,7 +45,7 @@ def read_plan(
 def resolve_loaded(
     loaded: Plan, source: Path, out: Out, site: SiteName, *, only: Sequence[str] = (), budget_s: float | None = None
 ) -> CampaignPlan:
-    """What is left of `read_plan` once the file is read; `source` is that file."""
+    """The second part of `read_plan`, after the file is read; `source` is that file."""
     from seatrial.cli.pernode import refuse_time_in_output
     from seatrial.plan.resolve import resolve_plan
     from seatrial.plan.site import find_site, load_site, with_site
@@ -62,7 +62,7 @@ def budget_of(budget: Budget) -> float | None:
 
 
 def warn_of_impossible_criteria(plan: CampaignPlan, console: Console) -> None:
-    """One line for each criterion that cannot pass; the campaign goes on all the same."""
+    """One line for each criterion that cannot pass; the campaign still runs."""
     from seatrial.plan.criteria import impossible_criteria
 
     pinned: list[str] = []
@@ -133,7 +133,7 @@ plan = typer.Typer(no_args_is_help=True)
 
 @plan.command("list", epilog="seatrial plan list\n\nseatrial plan list | grep stage1")
 def list_plans() -> int:
-    """List the plans that come with Seatrial, each with what it is for."""
+    """List the plans that come with Seatrial, each with its purpose."""
     plans = ready_plans()
     width = max(map(len, plans))
     for name, path in plans.items():

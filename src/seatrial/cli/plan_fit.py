@@ -1,4 +1,4 @@
-"""What `seatrial plan fit` prints: a line for each group, with what was observed beside it; and the same as JSON."""
+"""Output of `seatrial plan fit`: a line per group with observed values beside it; and the same as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFit:
-    """One line."""
+    """One line of the output."""
 
     group: str
     fit: Fit
@@ -33,7 +33,7 @@ class GroupFit:
 
 
 def given_memory(gpu: str | None, gpu_memory_gib: float | None) -> GpuMemory | None:
-    """What the options say; None where they say nothing."""
+    """The GPU memory by the options; None without any."""
     if gpu is not None and gpu_memory_gib is not None:
         raise UsageError("--gpu and --gpu-memory are two ways to say the same: give one of them")
     if gpu_memory_gib is not None:
@@ -42,7 +42,7 @@ def given_memory(gpu: str | None, gpu_memory_gib: float | None) -> GpuMemory | N
 
 
 def fit_groups(plan: CampaignPlan, given: GpuMemory | None) -> list[GroupFit]:
-    """Of the plan's groups, as its axes are written."""
+    """Forecasts of the plan's groups, in the order of its axes."""
     gpus = () if given else read_driver().gpus
     states = (read_gpu_states(gpus) or ()) if gpus else ()
     observed = _observed(plan)

@@ -5,8 +5,8 @@ seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/Li
 1500 files prepared: 1500 now, 0 before; 5.1 hours of audio; none rejected; 4.4 s, 341.0 files/s
 manifest: data/LibriSpeech_16k_trim/manifest.tsv
 
-`python -m seatrial_workloads.librispeech.prepare` does the work, in a process of its own on the same terminal. Its options are listed here
-again: the harness imports no workload, and `--help` must not need one installed.
+`python -m seatrial_workloads.librispeech.prepare` does the work, in its own process on this terminal. Its options are repeated here:
+the harness imports no workload, and `--help` must work without one.
 """
 
 from __future__ import annotations
@@ -125,12 +125,12 @@ def option_argv(options: dict[str, Any]) -> list[str]:
 
 
 def exit_code_of(command: list[str]) -> int:
-    """Run the command on this terminal and wait until it ends, also when interrupted: it then ends by itself, with whole files."""
+    """Run the command on this terminal and wait until it ends, also when interrupted: it then ends with whole files."""
     process = subprocess.Popen(command)
     try:
         code = process.wait()
     except KeyboardInterrupt:
-        # Ctrl-C has reached it already; a signal to this process alone has not.
+        # Ctrl-C also reached it; a signal to this process alone did not.
         process.terminate()
         process.wait()
         raise

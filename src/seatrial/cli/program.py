@@ -1,7 +1,7 @@
-"""The parts of every command: one-line errors, exit codes, signals, and output that nothing can break.
+"""Parts of every command: one-line errors, exit codes, signals, and output that nothing can break.
 
-In: what is to be done, as a function that returns an exit code, and how errors are printed. Out: the end of the process. `seatrial` is one
-such program, the drivers of runbooks are others. With `--json` the last line of stdout is one JSON document, and all else goes to stderr.
+In: the action, a function that returns an exit code, and how errors are printed. Out: the end of the process. Used by `seatrial` and by
+the drivers of runbooks. With `--json` the last line of stdout is one JSON document, and all else goes to stderr.
 rich is imported when a console is needed, so that help and errors come at once.
 """
 
@@ -52,7 +52,7 @@ FOLDER_GONE = "the working directory is gone or not accessible: change to anothe
 
 
 def describe_system_error(error: Exception) -> str | None:
-    """An error of the machine (a full disk, a missing folder, a limit) in one sentence; None for an error of ours, best seen whole."""
+    """An error of the machine (a full disk, a missing folder, a limit) in one sentence; None for our own errors, best seen whole."""
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
@@ -88,8 +88,8 @@ def _is_folder_gone() -> bool:
 class StopSignals:
     """INT, TERM and HUP as one request while the block runs: stop, leave whole files, exit 130.
 
-    The first raises KeyboardInterrupt where the program is. Those that follow at once are the same request, so that an impatient second
-    Ctrl-C does not break off the cleanup; one that comes later ends the process there and then. A signal that was ignored before, as HUP is
+    The first raises KeyboardInterrupt. Those that follow at once are the same request, so that a second Ctrl-C does not break off the
+    cleanup; a later one ends the process immediately. A signal that was ignored before, as HUP is
     under nohup, stays so. While a campaign runs it has handlers of its own (`campaign.interrupts`).
 
     Python ignores what is raised in the callback of a weak reference or in `__del__`, with a traceback on stderr: an interrupt that came
@@ -116,7 +116,7 @@ class StopSignals:
         return self._first_m is not None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """What follows is the end of the process: nothing is left to be interrupted, and the exit code is known."""
+        """Ignore signals from here on: only the end of the process follows, and the exit code is known."""
         self._is_over = True
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
@@ -146,7 +146,7 @@ class StopSignals:
         self._is_in_hook = False
 
     def _raise_again(self) -> None:
-        """From a thread of its own. More than once where need be: a signal just before a call that waits does not end the waiting."""
+        """Runs in a thread, repeatedly if need be: a signal just before a blocking call does not end the call."""
         time.sleep(RAISED_AGAIN_S)
         while self._is_in_hook:
             time.sleep(RAISED_AGAIN_S)
@@ -164,13 +164,13 @@ def console_for(*, as_json: bool = False, plain: bool = False, soft_wrap: bool =
 
 
 def print_first_line(console: Console, line: str) -> None:
-    """The first line of a verb that starts programs which a plan names, once the plan is known to be one; none where it is empty."""
+    """Print the first line of a verb that starts a plan's programs, once the plan is valid; nothing if it is empty."""
     if line:
         console.print(printable(line), style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_lines(console: Console, lines: Sequence[str]) -> None:
-    """Print lines that are laid out already, without markup: the names in them come from users."""
+    """Print formatted lines without markup, since names in them come from users."""
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -225,7 +225,7 @@ def exit_with(action: Action, print_error: PrintError | None = None) -> NoReturn
 
 class SafeStream:
     """An output that nothing written to it can break: a reader that has gone (`| head`), a full disk or a closed stream silences it, a
-    character it cannot show becomes a question mark. A campaign of hours must not end because nobody reads its output."""
+    character it cannot show becomes a question mark. A campaign of hours must not end because its output is not read."""
 
     def __init__(self, stream: Any) -> None:
         # Python has None where the stream was closed before it started.

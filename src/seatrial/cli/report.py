@@ -1,7 +1,7 @@
-"""`seatrial report OUT` and `seatrial why OUT FINDING`: recompute everything, and what a finding rests on.
+"""`seatrial report OUT` and `seatrial why OUT FINDING`: recompute everything, and the evidence of a finding.
 
 Besides the report: pictures, the page of two campaigns, a PDF, and a browser that shows it. What cannot be done here at all is refused
-before anything is written; what fails later is reported at the end, and the rest is written all the same.
+before anything is written; what fails later is reported at the end, and the rest is still written.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def report(
 
     What is written for a folder of the original scripts goes into its subfolder `seatrial`, and nothing else in it is touched.
 
-    Exit codes are those of `run`; what was asked for besides and could not be written gives 1, after all else is done.
+    Exit codes are those of `run`; 1 if a requested extra could not be written, after all else is done.
     """
     from seatrial.cli.run import result_json, track_all, usable_trackers
     from seatrial.report.terminal import print_report
@@ -177,7 +177,7 @@ def check_extras(extras: Extras, out: Path) -> None:
         raise UsageError(f"--svg {extras.svg}: there is no folder {extras.svg.parent}; create it first, or name a file in an existing one")
     if extras.png:
         try:
-            # Imported, and not only looked for: an installed package may still not load.
+            # Imported, since an installed package may still not load.
             importlib.import_module(DRAWS)
         except (ImportError, OSError) as error:
             is_missing = isinstance(error, ModuleNotFoundError) and error.name == DRAWS
@@ -194,8 +194,8 @@ def check_extras(extras: Extras, out: Path) -> None:
 
 
 def write_extras(extras: Extras, out: Path, results: CampaignResults, console: Console, unwritten: str = "") -> Written:
-    """Write every extra, one after another, and print where it is; one that fails costs none of the others. `unwritten` says why there are
-    no tables, where there are none: then only the terminal can be drawn."""
+    """Write every extra, one after another, and print where it is; one that fails does not stop the others. `unwritten`: why there are no
+    tables, if so; then only the terminal can be drawn."""
     from seatrial.cli.browser import open_page
     from seatrial.report.terminal import save_svg
 
@@ -222,14 +222,14 @@ def write_extras(extras: Extras, out: Path, results: CampaignResults, console: C
 
 
 def _page(results: CampaignResults, paths: CampaignPaths) -> Path | None:
-    """The page of these results; where it could not be drawn, an older one may be there."""
+    """The page of these results; if it could not be drawn, an older one may exist."""
     is_drawn = not any(caution.kind == PAGE_NOT_DRAWN for caution in results.cautions)
     return paths.summary_html if is_drawn and paths.summary_html.is_file() else None
 
 
 @contextlib.contextmanager
 def _errors_kept(option: str, written: Written) -> Iterator[None]:
-    """Whatever a disk, a browser or a drawing program raises becomes a sentence."""
+    """Turns any error of a disk, browser or drawing program into a sentence."""
     try:
         yield
     except SeatrialError as error:
@@ -323,7 +323,7 @@ def why(out: Folder, finding: FindingId = None, recompute: Recompute = False, js
     if not finding:
         return _list_findings(recorded, json)
     one = find_finding(recorded.findings, finding)
-    # Always in quotes: ids hold colons and whatever people call their groups.
+    # Always quoted: ids hold colons and names of groups.
     quoted = shlex.quote(one.id) if "'" in one.id else f"'{one.id}'"
     command = f"seatrial why {shlex.quote(str(out))} {quoted} --remake"
     numbers = trace(paths, one)

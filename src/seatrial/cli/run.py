@@ -40,23 +40,23 @@ MAX_RUNS_WITHOUT_YES = 1_000
 SIGNALS_AT_ONCE = 4096
 
 ViewFactory = Callable[["Console", float | None], AbstractContextManager["PlainView"]]
-"""Console and seconds between two heartbeat lines (None for the view's own) → what shows the campaign as it goes."""
+"""Console and seconds between two heartbeat lines (None for the view's own) → the view of the running campaign."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a campaign is run and shown, whatever its plan: what the options of `run` and `sweep` say."""
+    """How a campaign is run and shown: the options of `run` and `sweep`."""
 
     yes: bool = False
     as_json: bool = False
     track: tuple[str, ...] = ()
     heartbeat_s: float | None = None
     again: bool = False
-    """Run finished runs too."""
+    """Also run finished runs."""
     from_start: bool = False
     """Run those with checkpoints from step 0."""
     keep_going: bool = False
-    """Run those after alike failures."""
+    """Continue after identical failures."""
     full: bool = False
     """Print the whole report."""
     allow_confounded: bool = False
@@ -165,7 +165,7 @@ def refuse_two_starts(*, from_start: bool, resume_changed: bool) -> None:
 
 
 def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, how: RunOptions) -> int:
-    """What this command has to run of the plan: all of it, or this node's share. Returns the exit code."""
+    """Run the plan, or this node's share of it; returns the exit code."""
     from seatrial.cli.pernode import run_client_node, this_node
 
     here = this_node(plan, node)
@@ -240,12 +240,12 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
         return INTERRUPTED
     if unwritten or end.disk_trouble:
         return WRONG_USE
-    # Nothing was measured: that says nothing about any setting.
+    # Nothing was measured, so no setting is judged.
     return INCONCLUSIVE if end.repeated_failure else results.verdict.verdict.exit_code
 
 
 def result_json(results: CampaignResults) -> dict[str, object]:
-    """The line for machines: verdict, winners and where the rest is."""
+    """The JSON line: verdict, winners and paths of the rest."""
     return {
         "verdict": results.verdict.verdict.value,
         "winner": results.ranking.winner,
@@ -271,7 +271,7 @@ def _print_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan, 
 
 
 def _why_it_ended(end: CampaignEnd) -> str:
-    """What ended the invocation before all runs were over; empty where nothing did."""
+    """Why the invocation ended before all runs; empty if it did not."""
     if end.interrupted:
         return "interrupted"
     if end.stopped_on_error:
@@ -310,7 +310,7 @@ def refuse_unusable_output(folder: Path) -> None:
 
 
 def _problem_of(folder: Path) -> str | None:
-    """What is wrong with the folder, or with the nearest existing one above it."""
+    """The problem with the folder, or with the nearest existing one above it."""
     for place in (folder, *folder.parents):
         try:
             mode = place.stat().st_mode
@@ -365,7 +365,7 @@ def print_account(tracking: Tracking, console: Console) -> None:
 
 @contextlib.contextmanager
 def stop_requests(out: Path) -> Iterator[StopRequested]:
-    """A function that says whether a stop was requested since, by a signal or by `seatrial stop`."""
+    """A function that returns whether a stop was requested since, by a signal or `seatrial stop`."""
     paths, requested = CampaignPaths(out), False
     receiver, sender = socket.socketpair()
 
@@ -377,7 +377,7 @@ def stop_requests(out: Path) -> Iterator[StopRequested]:
     with receiver, sender:
         receiver.setblocking(False)
         sender.setblocking(False)
-        # While runs run, other handlers count signals; this descriptor gets each of them, whoever handles it.
+        # While runs run, other handlers count signals; this descriptor gets each of them too.
         before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         try:
             yield is_requested

@@ -143,7 +143,7 @@ class StagedRun:
             code = self._run_campaign(stage)
             if code not in (DONE, INTERRUPTED) and stage.after_stall and self._has_stalled(stage):
                 changes = ", ".join(f"{key}={value}" for key, value in stage.after_stall.items())
-                self._console.print(printable(f"{stage.name} stalled: once more with {changes}"), style="yellow")
+                self._console.print(printable(f"{stage.name} stalled; repeating it with {changes}"), style="yellow")
                 code = self._run_campaign(stage, after_stall=True)
         except SeatrialError as error:
             self._console.print(printable(str(error)), style="red")

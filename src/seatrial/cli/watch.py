@@ -171,7 +171,7 @@ def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
     from seatrial.cli.browser import open_private
 
     listener = open_listener(port)
-    print(f"{listener.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign continues.", flush=True)
+    print(f"{listener.address}\nRead-only, for anyone with this address. Ctrl-C ends it; the campaign continues.", flush=True)
     with open_private(listener.address, listener.port) if open_it else contextlib.nullcontext("") as sentence:
         if sentence:
             print(sentence, flush=True)

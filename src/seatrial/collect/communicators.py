@@ -121,7 +121,7 @@ def read_nccl_lines(logs: Iterator[Path]) -> NcclLines:
 def are_connected(attempt: AttemptPaths, ranks: int) -> bool:
     """Whether the TCP connections that the agents saw join all `ranks` in the way that a process group does: an indication, not a proof.
 
-    Every rank of gloo and of NCCL listens at the address of one interface, also the one that nobody connects to. A store, a metrics server
+    Every rank of gloo and of NCCL listens at the address of one interface, also one without connections. A store, a metrics server
     or a debugger of one rank listens at any address, or is a star around it, and ranks that train alone may have it too.
     """
     ends, listeners = _read_sockets(attempt)

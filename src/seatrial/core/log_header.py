@@ -7,7 +7,7 @@
     === CMD ===
     deepspeed --include localhost:0,1 --master_port 29650 train.py …
 
-It is for people. Whoever searches a log for steps or causes leaves it out: a value may look like either.
+It is for people. Searches for steps or causes skip it, since a value may look like either.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class CallTimeout(Exception):
 
     @property
     def has_returned(self) -> bool:
-        """Whether the call has returned by now."""
+        """Whether the call has returned."""
         return not self._thread.is_alive()
 
 

@@ -76,7 +76,7 @@ class CsvWriter:
         return 0
 
     def close(self) -> None:
-        """OSError when the disk reports only now that it lost something; the file is closed all the same."""
+        """Close the file; OSError if the disk reports only now that it lost data."""
         if not self._file.close():
             raise OSError(self._file.last_error)
 

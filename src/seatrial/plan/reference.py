@@ -64,7 +64,7 @@ def complete_criterion(criterion: dict[str, Any]) -> None:
 _HEAD = """\
 # The plan
 
-For whoever writes a plan.
+For authors of plans.
 One YAML file says what is run, over which settings, how often, and what must hold. `seatrial plan show PLAN` prints the matrix and every
 command, `seatrial run PLAN` runs it, `seatrial plan schema` prints the JSON Schema of this page for an editor.
 
@@ -90,7 +90,7 @@ Groups are named by labels and values (`mb8_nw0`), runs by group and repeat (`mb
 what changes its result is the same: workload and arguments, the script's bytes, settings, axes, launcher, place, environment, steps,
 `rank_scope`, `timing.sync` and `timing.phase_every`. Of a place on many hosts that is how ranks and GPUs lie on them and which network
 they use, not which hosts these are. Limits, criteria, order and how lines are read may change freely. A run is looked for under its
-name, so another label, prefix or output folder starts anew.
+name, so another label, prefix or output folder starts a new campaign.
 
 `criteria` says what must hold for PASS: a metric, its scope and a bound, or a preset by its name.
 

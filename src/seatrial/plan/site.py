@@ -67,7 +67,7 @@ class Site(StrictModel):
 
 
 def find_site(name: str | None, plan: Path | None) -> Path | None:
-    """The site's file: by path, by name, or beside the plan; None where there is none and none was asked for."""
+    """The site's file: by path, by name, or beside the plan; None without one, if none was requested."""
     if name is None:
         beside = plan.parent / FILE if plan else None
         return beside if beside and beside.is_file() else None

@@ -31,7 +31,7 @@ COMPILED = warning(
 )
 FLASH = warning(
     name="flash attention",
-    what="with --warm: one call of flash attention, where a run asks for it",
+    what="with --warm: one call of flash attention, where a run requests it",
     prevents="runs that fall back to sdpa",
     fix="install flash-attn for this torch and GPU, or set settings.attn_impl=sdpa",
 )

@@ -28,13 +28,13 @@ from seatrial.records.caution import Check
 
 COUNT = refusal(
     name="GPUs",
-    what="that the GPUs the plan asks for are on this host",
+    what="that the GPUs the plan requests are on this host",
     prevents="CUDA error: invalid device ordinal",
     fix="take ids that `nvidia-smi -L` lists, or use place: {{kind: local, ranks: N}} for CPU ranks (deepspeed: --num_gpus N)",
 )
 DRIVER = refusal(
     name="GPU driver",
-    what="that the driver's library answers, where there is one; one that hangs refuses a plan that asks for GPUs",
+    what="that the driver's library answers, where there is one; one that hangs refuses a plan that requests GPUs",
     prevents="Failed to initialize NVML: Driver/library version mismatch; then: RuntimeError: No CUDA GPUs are available. Or a run that "
     "hangs in its first call to CUDA",
     fix="reboot after a driver update or where it hangs (`dmesg | grep -i xid` may show why), or start the container with the host's "
@@ -120,7 +120,7 @@ SLOWING = {
 
 IDLE = warning(
     name="GPUs idle",
-    what="processes, utilisation and memory of others on the GPUs asked for",
+    what="processes, utilisation and memory of others on the requested GPUs",
     prevents="torch.OutOfMemoryError: CUDA out of memory; or step times slowed by other processes",
     fix="stop what runs on them (`nvidia-smi` lists it), wait, or use other GPUs with place.include{free}",
     in_docs={"free": ""},
@@ -161,7 +161,7 @@ MODE = refusal(
 )
 MIG = warning(
     name="MIG",
-    what="whether a GPU asked for by its number is cut into MIG instances, of which a process sees one",
+    what="whether a GPU requested by its number is cut into MIG instances, of which a process sees one",
     prevents="torch.OutOfMemoryError: CUDA out of memory, on a card with plenty; or ranks that find no second device",
     fix="ask for instances by their ids (`nvidia-smi -L` lists MIG-…), or turn MIG off: sudo nvidia-smi -i {ids} -mig 0",
 )
@@ -273,7 +273,7 @@ def _unusable(state: GpuState, *, crowded: bool) -> str:
         return ""
     if state.processes and (who := gpu_users(state)):
         return f"{state.compute_mode}, and held by {who}"
-    return f"{state.compute_mode}, and more ranks than GPUs are asked for" if crowded else ""
+    return f"{state.compute_mode}, and there are more ranks than requested GPUs" if crowded else ""
 
 
 def _order(need: Need, states: Sequence[GpuState]) -> Check:

@@ -60,7 +60,7 @@ PARTITION = refusal(
 )
 NODES = refusal(
     name="nodes of a job",
-    what="whether the partition has as many nodes, CPUs and GPUs as a job asks for",
+    what="whether the partition has as many nodes, CPUs and GPUs as a job requests",
     prevents="a job that never leaves the queue, or: Requested node configuration is not available",
     fix="lower place.nodes, place.cpus_per_task or place.gpus_per_node, or choose another partition",
 )
@@ -162,7 +162,7 @@ def _wrong_time(wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
         own_s = limit_s if wanted.time else default_s
         if one.max_time_s is not None and (own_s is None or own_s > one.max_time_s):
             longest = format_duration(one.max_time_s)
-            problems.append(f"a job asks for {format_duration(own_s) if own_s else 'no limit'}, and {one.name} allows {longest}")
+            problems.append(f"a job requests {format_duration(own_s) if own_s else 'no limit'}, and {one.name} allows {longest}")
         elif not wanted.time and default_s and (problem := slurm.short_time_problem(f"0:{default_s:.0f}", wanted.warn_s)):
             problems.append(f"the default of {one.name}, {format_duration(default_s)}: {problem}")
         elif wanted.time and (problem := slurm.short_time_problem(wanted.time, wanted.warn_s)):
@@ -175,16 +175,16 @@ def _wrong_time(wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
 def _too_much(place: PlaceSpec, wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
     names, most = ", ".join(one.name for one in found), max(one.nodes for one in found)
     if place.nodes > most:
-        return f"a job asks for {count(place.nodes, 'node')}, and {names} has {most}"
+        return f"a job requests {count(place.nodes, 'node')}, and {names} has {most}"
     allowed = [one.max_nodes for one in found]
     if all(one is not None and place.nodes > one for one in allowed):
-        return f"a job asks for {count(place.nodes, 'node')}, and {names} allows {max(filter(None, allowed))} a job"
+        return f"a job requests {count(place.nodes, 'node')}, and {names} allows {max(filter(None, allowed))} a job"
     cpus = max(one.cpus for one in found)
     if wanted.cpus_per_task and wanted.cpus_per_task > cpus:
-        return f"a job asks for {wanted.cpus_per_task} CPUs a node, and the largest of {names} has {cpus}"
+        return f"a job requests {wanted.cpus_per_task} CPUs a node, and the largest of {names} has {cpus}"
     gpus = max((_gpus(gres) for one in found for gres in one.gres), default=0)
     asked = _gpus(wanted.gres) or wanted.gpus_per_node or 0
-    return f"a job asks for {count(asked, 'GPU')} a node, and {names} has {gpus}" if asked > gpus else ""
+    return f"a job requests {count(asked, 'GPU')} a node, and {names} has {gpus}" if asked > gpus else ""
 
 
 def _gpus(gres: str) -> int:

@@ -69,7 +69,7 @@ CANCEL = refusal(
 )
 GPUS = warning(
     name="GPUs of a job",
-    what="whether each node of a job with GPUs shows as many as it asked for",
+    what="whether each node of a job with GPUs shows as many as it requested",
     prevents="torch.cuda.is_available() is False, or ranks that share a GPU",
     fix="set place.gpus_per_node; ask the administrators about GRES (`scontrol show node`)",
 )
@@ -197,7 +197,7 @@ def _check_nodes(place: PlaceSpec, wanted: SlurmSpec, nodes: Sequence[dict[str, 
         yield GPUS.result(not wrong, "; ".join(wrong) or f"{asked} on each node")
     else:
         by_driver = ", ".join(f"{host} {len(driver)}" for host, driver in sorted((n["host"], n["environment"]["gpus"]) for n in nodes))
-        yield GPUS.result(True, f"none asked for (place.gpus_per_node); by the driver {by_driver}")
+        yield GPUS.result(True, f"none requested (place.gpus_per_node); by the driver {by_driver}")
     adapters = sorted({f"{name} {text}" for node in nodes for name, text in node["infiniband"].items()})
     yield INFINIBAND.result(True, "; ".join(adapters) or "none")
     yield from _check_checklist(place, nodes)

@@ -228,7 +228,7 @@ WORKLOADS = warning(
 )
 CUDA_BUILD = refusal(
     name="CUDA build of torch",
-    what="that torch was built for CUDA when the plan asks for GPUs",
+    what="that torch was built for CUDA when the plan requests GPUs",
     prevents="AssertionError: Torch not compiled with CUDA enabled",
     fix="install a CUDA build of torch there (the selector on pytorch.org gives the command), or ask for CPU ranks: place: "
     "{{kind: local, ranks: N}}",

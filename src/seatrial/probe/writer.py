@@ -136,7 +136,7 @@ class HaltFile:
     """One run's halt.json, by which the harness asks ranks to end early.
 
     It is read only when its size or times have changed. A torn or invalid file is ignored, and so is a request for another attempt: a
-    stale file stops nobody.
+    stale file stops no run.
     """
 
     def __init__(self, path: Path, attempt: int) -> None:
@@ -359,7 +359,7 @@ class Writer:
         if self._poll_halt():
             self._thread.write("beat")
         self._write_progress()
-        # Before the heartbeat of the first step: whoever reads that one finds the group too.
+        # Before the heartbeat of the first step, so that its reader finds the group too.
         self._look_at_group()
         self.flush()
 

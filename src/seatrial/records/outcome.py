@@ -124,13 +124,13 @@ class Diagnosis:
     telling: tuple[str, ...] = ()
     """The most relevant lines of the log, where no signature matched, or only one of a lost peer."""
     host: str = ""
-    """Of a run on many hosts, the one whose line shows the cause; empty where no single line does."""
+    """On many hosts, the host whose line shows the cause; empty if no single line does."""
     outcome: Outcome | None = None
     """None where it is not known from that source."""
     rank: int | None = None
     """The rank that failed first, where the log names it."""
     noticed_by: int | None = None
-    """Where the log shows only that another rank is gone, or does not answer: the first rank that says so."""
+    """If the log shows only that another rank is lost or does not answer: the first rank that reports it."""
     source: str = ""
     """The file of that line, as the caller named it."""
     line: int | None = None
@@ -140,13 +140,13 @@ class Diagnosis:
     num_consequences: int = 0
     """Further errors after it: timeouts, aborts, other ranks, the launcher's report."""
     launcher_report: bool = False
-    """The launcher itself reported that the run failed, and no step came after."""
+    """The launcher reported that the run failed, and no step followed."""
     traceback_at_end: bool = False
-    """The last that a process printed is the traceback of an uncaught exception."""
+    """A process printed the traceback of an uncaught exception last."""
     last_step: int | None = None
     """The highest among the last step numbers in the log; None without any."""
     good_end: bool = False
-    """A line says that training is over, or the steps that were asked for were reached."""
+    """A line reports the end of training, or the requested steps were reached."""
 
     @property
     def who(self) -> str:
@@ -194,9 +194,9 @@ class RunOutcome:
     excerpt: tuple[str, ...] = ()
     """The lines of the log that show the cause: the innermost frames of the rank that failed first."""
     may_have_failed: str = ""
-    """Of a run that is `ok` by its exit code: why it may have failed all the same."""
+    """Why a run that is `ok` by its exit code may have failed."""
     last_seen_in: str = ""
-    """Where nobody saw the end: the file whose last entry `ended_t` and `duration_s` come from."""
+    """If the end was not observed: the file whose last entry `ended_t` and `duration_s` come from."""
     resumed_from: int | None = None
     """The attempt whose checkpoint this one went on from; None where it started at step 0."""
     resumed_at: int | None = None

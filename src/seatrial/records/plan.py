@@ -345,7 +345,7 @@ class NeededCampaign:
     plan: str = ""
     """The plan file that runs it, for the message; empty where none is named."""
     enforced: bool = True
-    """False where the user chose to start all the same: then it is a warning."""
+    """False if the user chose to start anyway: then it is a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +374,7 @@ class CampaignPlan:
     resume_changed: bool = False
     """Whether a training goes on from a checkpoint of it as it was before a change (`--resume-changed`)."""
     fit_enforced: bool = True
-    """False where the user chose to start runs all the same that will not fit into GPU memory."""
+    """False if the user chose to start runs that will not fit into GPU memory."""
     stop_on_error: bool = False
     budget_s: float | None = None
     runs: tuple[RunSpec, ...] = ()

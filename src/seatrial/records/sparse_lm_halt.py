@@ -6,8 +6,8 @@
     at_step: 118
     reason: gate entropy 0.05 on 3 checks in a row (NSA_WATCH_GATE_ENTROPY_MIN 0.2)
 
-The first line is what other tools search for. A file that names another run or attempt is stale, and stops nobody. One that names none, as
-`touch .HALT` makes it, concerns any run that had begun when it was written.
+The first line is what other tools search for. A file that names another run or attempt is stale and stops no run. One that names none, as
+`touch .HALT` creates it, concerns any run that had begun when it was written.
 """
 
 from __future__ import annotations

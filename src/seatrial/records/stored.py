@@ -1,7 +1,7 @@
 """Records read back from a campaign's folder; any file may be missing, truncated, huge, damaged or of another attempt.
 
-In: paths. Out: records that passed their checks, or the reason they cannot be used; the folders of an attempt's hosts. Whoever needs an
-outcome, a spec or a plan from disk reads it here, so that no stage accepts what another rejects.
+In: paths. Out: records that passed their checks, or the reason they cannot be used; the folders of an attempt's hosts. All stages
+read outcomes, specs and plans from disk here, so that none accepts what another rejects.
 """
 
 from __future__ import annotations

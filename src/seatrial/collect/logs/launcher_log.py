@@ -223,7 +223,7 @@ LINE_BEGINNING = (
     r"(?:Traceback \(most recent call last\):|  File \"|\[rank\d|\[\d{4}-\d\d-\d\d [^\]]{1,40}\] \[\w+\] \[(?:launch|runner)\.py)"
 )
 BEFORE_BEGINNING = re.compile(rf"^( {{0,5}}[\w.@-]{{1,80}}): {LINE_BEGINNING}")
-# Put before every line by a pipe or whoever shows a container's output: a time (`| ts`, docker, a scheduler), docker compose's service,
+# Put before every line by a pipe or a container's log viewer: a time (`| ts`, docker, a scheduler), docker compose's service,
 # kubectl's pod, torchx's role. A logger's lines begin with a time too, and `train/3` may be text: they are prefixes from the first line on
 # where one stands before what must begin a line.
 TIME_BEFORE = re.compile(

@@ -231,7 +231,7 @@ def _check_ssh_to_itself(need: HostsNeed, answers: Answers) -> Iterator[HostChec
 
 PDSH = refusal(
     name="pdsh",
-    what="that pdsh is on the head where place.via asks for it; otherwise ssh is used where it is missing",
+    what="that pdsh is on the head where place.via names it; otherwise ssh is used where it is missing",
     prevents="RuntimeError: launcher 'pdsh' not installed",
     fix="install pdsh on the head (apt-get install pdsh), or set place.via: ssh",
 )

@@ -57,7 +57,7 @@ VARIABLES = (
     DebugSwitch(name="TORCH_LOGS", why=LOGS_CALLS),
     DebugSwitch(name="TORCH_TRACE", why="the compiler writes a trace of all it does"),
     DebugSwitch(name="TORCH_COMPILE_DEBUG", why="the compiler writes every graph and kernel to disk"),
-    DebugSwitch(name="TORCHDYNAMO_DISABLE", why="nothing is compiled: the run is not the one that was asked for"),
+    DebugSwitch(name="TORCHDYNAMO_DISABLE", why="nothing is compiled: the run is not the requested one"),
     DebugSwitch(name="TORCH_NCCL_BLOCKING_WAIT", why=WAITS_FOR_DEVICE),
     DebugSwitch(name="NCCL_BLOCKING_WAIT", why=WAITS_FOR_DEVICE),
     DebugSwitch(name="TORCH_NCCL_DESYNC_DEBUG", why="every rank reports each of its collectives to a store"),
