@@ -1,4 +1,4 @@
-"""`seatrial runbook NAME DIR`: a procedure's folder with its entry points and plans, from the installed package."""
+"""`seatrial runbook NAME DIR`: writes a procedure's folder with its entry points and plans from the installed package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seatrial.core.errors import UsageError, did_you_mean
 EXAMPLES = {
     "runbook": "seatrial runbook sparse-lm mine\n\nseatrial runbook stage1 s1 && cd s1 && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
 }
-# What a runbook consists of: a checkout has outputs and data of its user beside them.
+# Parts of a runbook; a checkout also has its user's outputs and data.
 PARTS = (
     "README.md",
     "train.py",
@@ -32,7 +32,7 @@ PARTS = (
     "training/src/*.py",
 )
 PYTHON = ".python"
-"""Names the interpreter of this installation to the entry points."""
+"""File that names this installation's interpreter to the entry points."""
 SHEBANG = "#!/usr/bin/env python3"
 # Linux cuts a longer first line, and splits one with spaces.
 LONGEST_SHEBANG = 127

@@ -1,7 +1,7 @@
 """The plans and runbooks that come with Seatrial, and their text outside a checkout.
 
-They lie at the top of the checkout; seatrial/shipped links to them, and a wheel has the files themselves there. Their commands and comments
-name paths of a checkout: a copy names those that exist where it was written.
+They are at the top of the checkout; seatrial/shipped links to them, and a wheel has the files there. Their commands and comments name paths
+of a checkout, which a copy adapts to its place.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def in_folder(text: str, plan: str, folder: Path) -> str:
 
 
 def _without_pages(text: str, is_there: Callable[[str], bool]) -> str:
-    """Pages of the documentation by their names alone."""
+    """The text with documentation pages by name instead of links."""
     text = PAGE_LINK.sub(r"\1", text)
     return PAGE.sub(lambda found: found[0] if is_there(found["name"]) else f"{found['name']} of Seatrial's docs", text)

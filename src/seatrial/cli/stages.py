@@ -42,14 +42,14 @@ from seatrial.records.stored import read_outcome, stored_hash
 
 @dataclass(kw_only=True)
 class StageRecord:
-    """How a stage ended, as stages.json has it."""
+    """End of a stage, as in stages.json."""
 
     exit_code: int | None
     """None where it was not run."""
     why: str = ""
     """Why it was not run, or could not be."""
     command: list[str] = field(default_factory=list)
-    """What was run, of a command."""
+    """The command that was run, if any."""
     ended_t: float = 0.0
 
 
@@ -76,7 +76,7 @@ class StagedRun:
         self._num_gpus = 0
 
     def run(self, only: Sequence[str], one_campaign: Mapping[str, object], first_line: str) -> int:
-        """Run the stages that `only` selects, then the acceptance; the exit code. `one_campaign` are options without a meaning here."""
+        """Run the stages that `only` selects, then the acceptance; the exit code. `one_campaign`: options that do not apply here."""
         chosen = self._choose(only)
         for option, value in one_campaign.items():
             if value is not None:
@@ -99,7 +99,7 @@ class StagedRun:
         return [stage for stage in self._staged.stages if not only or any(fnmatch.fnmatchcase(stage.name, one) for one in only)]
 
     def _prepare(self, chosen: Sequence[Stage]) -> None:
-        """Everything that can be refused before the first stage; every plan is read, so that a mistake in the last one is found now."""
+        """Refuse what can be refused before the first stage; every plan is read, so that a mistake in the last is found now."""
         noted = read_json(self._paths.stages) or {}
         if noted.get("name", self._staged.name) != self._staged.name:
             raise UsageError(f"{self._output} has the stages of '{noted['name']}', not of '{self._staged.name}': choose another with --out")

@@ -1,4 +1,4 @@
-"""`seatrial sweep` and `seatrial init`: a sweep without a plan file, as one would use hyperfine; a plan file from a command that works."""
+"""`seatrial sweep` and `seatrial init`: a sweep without a plan file; a plan file from a working command."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def as_jobs(mapping: dict[str, Any], partition: str | None, *, each_node: bool, 
 
 
 def _nodes_of(partition: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of the partition, or of the cluster: those that are up, and those that are not."""
+    """Nodes of the partition or the cluster: those that are up, and those that are not."""
     if find_on_path("sinfo") is None:
         raise UsageError("--each-node: sinfo is not in PATH; start it on a login node of the cluster, or load its module")
     known = slurm.partitions()
@@ -288,7 +288,7 @@ def at_site(plan: CampaignPlan, site: SiteName) -> CampaignPlan:
 
 
 def _limits(run: str | None, start: str | None, quiet: str | None, stall_factor: float | None) -> dict[str, Any]:
-    """`limits` of a plan, as far as options give them."""
+    """`limits` of a plan by the options given."""
     options = (("run_s", "--run-limit", run), ("start_s", "--start-limit", start), ("quiet_s", "--quiet-limit", quiet))
     limits: dict[str, Any] = {key: parse_limit_s(text, option) for key, option, text in options if text is not None}
     stall = {key: value for key, value in (("quiet_s", limits.pop("quiet_s", None)), ("factor", stall_factor)) if value is not None}
@@ -307,7 +307,7 @@ def _more_keys(limits: dict[str, Any], window: str | None, env: list[str] | None
 
 
 def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
-    """`bs=8,16` → {"bs": [8, 16]}; what would not reach the command as it was typed (1e3, 007, 1.10) stays text."""
+    """`bs=8,16` → {"bs": [8, 16]}; values that would change on the way to the command (1e3, 007, 1.10) stay text."""
     from seatrial.plan.load import parse_scalars
 
     axes: dict[str, list[Any]] = {}
@@ -320,7 +320,7 @@ def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
 
 
 def _as_typed(text: str, parsed: list[Any]) -> list[Any]:
-    """The values, each as a number only where its text would be as typed. YAML's own quotes and brackets count as YAML."""
+    """The values, as numbers only if their text stays as typed. YAML's own quotes and brackets count as YAML."""
     from seatrial.plan.placeholders import value_text
 
     typed = [part.strip() for part in text.split(",")]

@@ -39,7 +39,7 @@ POLL_S = 1.0
 FOLLOW_POLL_S = 0.3
 # For jobs known only by their files: as often as ranks write heartbeats.
 JOBS_POLL_S = 5.0
-# A progress bar ends its line with a carriage return, and is shown as it moves.
+# A progress bar ends its line with a carriage return and is shown as it moves.
 LONGEST_LINE = 1 << 20
 """A longer one is printed in parts, so that an endless one is never held in memory."""
 LINE_PARTS = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
@@ -99,7 +99,7 @@ def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
 
 
 def _watch_jobs(paths: CampaignPaths, once: bool) -> bool:
-    """Print how the jobs go on that no harness follows, until there is none or a harness is back; False where there are none."""
+    """Print progress of jobs that no harness follows, until there are none or a harness is back; False if there are none."""
     from seatrial.campaign.lock import read_owner
 
     readers: dict[Path, ProgressReader] = {}
@@ -131,7 +131,7 @@ def _number(paths: JobPaths) -> str:
 
 
 def _job_line(attempt: AttemptPaths, readers: dict[Path, ProgressReader]) -> str:
-    """By the attempt's own files: `base_r1: step 41 of 100, heartbeat 2.0 s ago · job 4711, which no harness follows: …`."""
+    """Progress by the attempt's own files: `base_r1: step 41 of 100, heartbeat 2.0 s ago · job 4711, which no harness follows: …`."""
     from seatrial.core.text import format_duration
     from seatrial.observe.progress import ProgressReader
     from seatrial.records.stored import read_spec
@@ -161,7 +161,7 @@ def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
     from seatrial.results.gather import NO_POLARS, can_measure, require_plans
 
     try:
-        # Imported, and not only looked for: installed packages may still not load.
+        # Imported, since installed packages may still not load.
         from seatrial.web.server import open_listener, serve
     except ImportError as error:
         raise UsageError(f"`watch --web` needs packages that cannot be loaded here ({error}): pip install 'seatrial[web]'") from error
@@ -203,7 +203,7 @@ def logs(run: RunFolder, rank: Rank = None, attempt: AttemptNumber = None, node:
 
 
 def _without_controls(line: str) -> str:
-    """For a terminal: colours stay, other control sequences are removed; a file or a pipe gets the bytes as they are."""
+    """The line for a terminal: colours stay, other control sequences are removed. Files and pipes get unchanged bytes."""
     return "".join(part if COLOUR.fullmatch(part) else CONTROL.sub("", part) for part in COLOUR.split(line))
 
 
@@ -221,7 +221,7 @@ def _lines(attempt: AttemptPaths, node: str | None, follow: bool) -> Iterator[tu
     """(host, line) of every host's log, or of one host's; the host is '' where there is only one."""
     read: dict[Path, int] = {}
     while True:
-        # Asked before reading, so that nothing written before the end is missed.
+        # Evaluated before reading, so that nothing written before the end is missed.
         over = _is_over(attempt) if follow else True
         for host, path in _log_files(attempt, node, required=over):
             yield from ((host, line) for line in new_lines(path, read, whole_only=not over))
@@ -231,7 +231,7 @@ def _lines(attempt: AttemptPaths, node: str | None, follow: bool) -> Iterator[tu
 
 
 def _log_files(attempt: AttemptPaths, node: str | None, *, required: bool) -> list[tuple[str, Path]]:
-    """Listed again at every turn: hosts begin to write one after another."""
+    """The logs; listed on every poll, since hosts begin to write one after another."""
     from seatrial.collect.logs.launcher_log import host_logs
 
     found = host_logs(attempt)
@@ -243,7 +243,7 @@ def _log_files(attempt: AttemptPaths, node: str | None, *, required: bool) -> li
 
 
 def new_lines(path: Path, read: dict[Path, int], *, whole_only: bool) -> Iterator[str]:
-    """What was written since the last turn; a line without its end waits for it, as long as more may come."""
+    """Lines since the last poll; an unfinished line waits for its end, as long as more may come."""
     if not path.exists():
         return
     if not path.is_file():

@@ -1,7 +1,7 @@
 """Calls to Linux and to the interpreter: prctl, child processes, the file descriptor limit, inotify, the garbage collector.
 
-Standard library only: workloads use it too. Python has no binding of prctl. inotify by ctypes and not by watchfiles, which runs a thread of
-its own: the agent waits for inotify together with sockets and pipes, which needs the bare file descriptor.
+Standard library only: workloads use it too. Python has no binding of prctl. inotify is called by ctypes and not by watchfiles, which runs
+its own thread: the agent waits for inotify together with sockets and pipes, which needs the bare file descriptor.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Inotify:
         return self._handle
 
     def watch(self, path: Path, mask: int) -> None:
-        """Report `mask` events of a folder or a file from now on."""
+        """Report `mask` events of a folder or file from now on."""
         watch = _checked(self._libc.inotify_add_watch(self._handle, os.fsencode(path), mask))
         self._paths[watch] = path
 
@@ -134,7 +134,7 @@ def inotify_or_none() -> Inotify | None:
 
 @contextlib.contextmanager
 def garbage_collector_off() -> Iterator[None]:
-    """Garbage collector off within the block: with many objects it costs time, and in places nothing may be freed just now.
+    """Turn the garbage collector off within the block: with many objects it costs time, and sometimes nothing may be freed.
 
     Objects outside of reference cycles are still freed at once.
     """

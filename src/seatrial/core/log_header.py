@@ -36,7 +36,7 @@ class HeaderSize(NamedTuple):
 
 
 def find_header(path: Path) -> HeaderSize:
-    """How much of the beginning of the file is such a head; nothing where there is none, or no file that can be read."""
+    """Size of the head at the beginning of the file; zero without one, or without a readable file."""
     try:
         with open_file(path) as source:
             text = source.read(MAX_BYTES)

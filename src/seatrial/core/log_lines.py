@@ -1,4 +1,4 @@
-"""Reading one line of a script's own output: which step it reports, and what else.
+"""Reads one line of a script's output: the step it reports, and other values.
 
 Used on finished logs by collect/ and on growing ones by observe/. A format is a list of regular expressions with named groups. Each line is
 searched (not matched) with every expression; the groups of several lines form one row, until a line has a new `step`. Group names:
@@ -28,7 +28,7 @@ from typing import Protocol
 from seatrial.core.errors import UsageError
 
 LONGEST_SEARCH_S = 1.0
-"""For one line: a sound expression takes microseconds."""
+"""Limit for one line; a sound expression takes microseconds."""
 SLOW_TOTAL_S = 30.0
 SLOW_MEAN_S = 0.002
 """Longest mean time per line of an expression that has taken SLOW_TOTAL_S in all."""
@@ -88,7 +88,7 @@ LOG_FORMATS: dict[str, LogPatterns] = {
     ),
 }
 
-# Any line with a step and a loss, for scripts whose format is none of the known ones; not those of an evaluation.
+# Any line with a step and a loss, for scripts of unknown format; not those of an evaluation.
 STEP_AND_LOSS = LogPatterns(
     name="step_and_loss",
     lines=(
@@ -127,7 +127,7 @@ PAUSE_LINES: dict[str, dict[str, str]] = {
 RANK_MARK = re.compile(r"^\[rank(\d{1,9})\]: ?")
 # Colours. Cursor movements stay: they distinguish a nested progress bar from an outer one.
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# A progress bar or a dumped tensor must not cost a regular expression megabytes of text.
+# Regular expressions must not search megabytes of a progress bar or a dumped tensor.
 LONGEST_LINE = 4000
 # A larger number is a hash, a time in nanoseconds or an address.
 LARGEST_STEP = 10**12
@@ -138,7 +138,7 @@ _LAUNCHER_LINE = re.compile(r"\[launch\.py:\d+:\w+\]|\[runner\.py:\d+:\w+\]")
 
 
 class TimedPattern:
-    """An expression of a plan: once a search takes too long, it finds nothing any more.
+    """An expression of a plan; once a search takes too long, it finds nothing more.
 
     With nested repeats one line can take longer than the run did. `regex` has a timeout that works in any thread; `re` has none.
     """
@@ -180,7 +180,7 @@ class LinePattern(Protocol):
 
 
 def compile_patterns(patterns: Iterable[str]) -> list[re.Pattern[str]]:
-    """Compiled expressions, or a UsageError that says which one is wrong and why."""
+    """Compiled expressions, or a UsageError that names the wrong one and the reason."""
     compiled = []
     for text in patterns:
         try:
@@ -205,7 +205,7 @@ def timed_patterns(patterns: Iterable[str]) -> list[TimedPattern]:
 
 
 def timed_out_patterns(patterns: Iterable[LinePattern]) -> tuple[str, ...]:
-    """Those that took too long, as written in the plan."""
+    """Expressions that took too long, as written in the plan."""
     return tuple(pattern.text for pattern in patterns if isinstance(pattern, TimedPattern) and pattern.timed_out)
 
 
@@ -227,7 +227,7 @@ def line_values(line: str, patterns: Sequence[LinePattern]) -> dict[str, float]:
 
 
 def parse_line(line: str, patterns: Sequence[LinePattern]) -> tuple[dict[str, float], int | None]:
-    """The same, and which pattern found the step: two may report the same one."""
+    """The values, and which pattern found the step, since two may report the same one."""
     found: dict[str, float] = {}
     found_by: int | None = None
     text = strip_colours(line)

@@ -24,7 +24,7 @@ _OTHERS = 0o077
 
 
 class NotPrivateError(Exception):
-    """Somebody else may have written this file, or can read it."""
+    """Another user may have written this file, or can read it."""
 
 
 def read_private_json(path: Path) -> Any | None:
@@ -61,7 +61,7 @@ def _shows_one_mode(found: os.stat_result, folder: Path) -> bool:
 
 
 def is_own(found: os.stat_result, folder: Path) -> bool:
-    """Whether a file in `folder` belongs to this user, or to whomever our own new files there belong."""
+    """Whether a file in `folder` belongs to this user, or to the owner that our own new files there get."""
     if found.st_uid == os.geteuid():
         return True
     created = new_private_file(folder)

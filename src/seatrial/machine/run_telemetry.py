@@ -1,4 +1,4 @@
-"""Telemetry of one run: the GPU sampler and the host sampler, each in a thread of its own, so that neither waits for the other.
+"""Telemetry of one run: the GPU sampler and the host sampler, each in its own thread, so that neither waits for the other.
 
     telemetry = start_telemetry(order, base_env)      # after the processes were started
     telemetry.stop()                                # the launcher is over
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seatrial.machine.telemetry import HostTelemetry
 
 
-# The longest that the end of a run waits for both samplers together.
+# Longest wait for both samplers at the end of a run.
 FINISH_S = 2.0
 NVML_LIBRARY = "libnvidia-ml.so.1"
 # What the sampler itself adds to a row, and gaps, which are empty where all is well.
@@ -102,7 +102,7 @@ class HostSource:
 
 
 def open_gpu_source(devices: tuple[str, ...], environment: Mapping[str, str], root: int) -> Source | Unavailable:
-    """Called in the sampler's thread: loading NVML takes time that no run should wait for."""
+    """Called in the sampler's thread: a run should not wait for NVML to load."""
     try:
         ctypes.CDLL(NVML_LIBRARY)
     except OSError:
@@ -130,7 +130,7 @@ def empty_columns(
     """
     # The tree of a run must have a process in it: here this one, as its parent sees it.
     paths, root = AttemptPaths(Path()), os.getppid()
-    # A driver that hung at an earlier check would only cost the same timeout again.
+    # A driver that hung before would cost the same timeout again.
     gpu = set() if has_hung_call() else _filled_columns(partial(open_gpu_source, devices, environment, root), timeout_s)
     host = _filled_columns(partial(open_host_source, root), timeout_s)
     return {

@@ -1,8 +1,8 @@
-"""One sampler: a thread that samples at its interval, the CSV it writes, and the account of how that went.
+"""One sampler: a thread that samples at its interval, its CSV, and an account of the sampling.
 
 In: how to open the source, the file, the interval. Out: rows with time stamps, cost and gaps, and a `SamplerAccount`. The account can be
-taken while the thread hangs in a call that never returns. Impossible values are dropped: a driver that answers nonsense must not move a
-mean.
+taken while the thread hangs in a call that never returns. Impossible values are dropped: nonsense from a driver must not affect
+means.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _is_possible(column: str, value: float, row: Mapping[str, Any]) -> bool:
 class CsvWriter:
     """A CSV that grows by whole rows, each write flushed; one writer.
 
-    The file is created with its first row, so that none is left with a header alone. Rows that its disk does not take go to the fallback
-    folder until it does; rows that could be written nowhere are counted.
+    The file is created with its first row, so that none is left with a header alone. Rows that its disk rejects go to the fallback
+    folder; rows that could be written nowhere are counted.
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -81,12 +81,12 @@ class CsvWriter:
             raise OSError(self._file.last_error)
 
     def _line(self, row: Mapping[str, Any]) -> str:
-        # A driver's name for a card may hold a comma; without quotes the simplest reader reads every row right.
+        # A driver's name for a card may hold a comma; without quotes the simplest reader works for every row.
         return ",".join(format_cell(row.get(column)).replace(",", " ").replace('"', " ") for column in self._columns) + "\n"
 
 
 class Source(Protocol):
-    """What is sampled."""
+    """A source of samples."""
 
     def sample(self, *, last: bool) -> Iterator[Row]:
         """A row for each device now; None in cells that could not be read."""
@@ -125,8 +125,7 @@ class PendingCall:
 
 @dataclass
 class SamplerCounters:
-    """What a sampler has counted so far; its thread writes it, anybody may read it. A SamplerAccount is what telemetry.json has of it at
-    the end."""
+    """What a sampler has counted so far; written by its thread, readable by any. telemetry.json has it as a SamplerAccount at the end."""
 
     rows: int = 0
     samples: int = 0

@@ -67,7 +67,7 @@ _USER_OPTION = re.compile(r"(?P<before>(?<!\S)(?:-u|--user|--proxy-user)[ \t=]+[
 _COOKIE = re.compile(r"(?P<before>(?<![\w-])(?:Set-)?Cookie[\"']?[ \t]*:[ \t]*[\"']?)[^\r\n\"']+", re.IGNORECASE)
 # Only what is user and password in base64: `Basic training` is none.
 _BASIC = re.compile(r"(?P<before>(?<![A-Za-z0-9])Basic[ \t]+)(?P<value>[A-Za-z0-9+/]{4,2000}={0,2})(?![\w+/=])", re.IGNORECASE)
-# `-p` takes a password, a port, a folder, a pattern: by the program before it, else by what the value looks like.
+# `-p` takes a password, a port, a folder, a pattern: decided by the program before it, else by the value.
 _P_OPTION = re.compile(r"""(?P<before>(?<![\w-])-p(?:["']?,?[ \t]+|=)["']?)(?P<value>[^\s"',]+)""")
 _P_ATTACHED = re.compile(r"(?P<before>(?<![\w-])-p)(?P<value>[^\s\"',=-][^\s\"',]*)")
 _PROGRAM = re.compile(
@@ -113,7 +113,7 @@ def _is_dash_p_value(found: re.Match[str], *, attached: bool) -> bool:
 
 def is_dash_p_password(before: str, value: str, *, attached: bool = False) -> bool:
     """Whether the value of an option `-p` is a password, after the text `before` on its command line: by the last known program in it.
-    Where none is known, only what is neither a word, a number, a port nor a path is taken for one."""
+    Without one, only what is neither a word, a number, a port nor a path counts."""
     if not value or value == MASK or value.startswith("-"):
         return False
     program = next(reversed(list(_PROGRAM.finditer(_NEXT_COMMAND.split(before)[-1]))), None)
@@ -124,7 +124,7 @@ def is_dash_p_password(before: str, value: str, *, attached: bool = False) -> bo
 
 # Anywhere in a name.
 _ALWAYS_SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|PASSCODE|CREDENTIAL", re.IGNORECASE)
-# At the end of a name. TOKENIZERS_PARALLELISM, MAX_TOKENS and KEY_DIM are settings, and a monkey has no key.
+# At the end of a name. TOKENIZERS_PARALLELISM, MAX_TOKENS and KEY_DIM are settings, and `monkey` is not a key.
 _KEY_BEFORE = (
     r"(?:^|[_.-]|API|ACCESS|ACCOUNT|APP|AUTH|CLIENT|DEPLOY|ENCRYPTION|LICENSE|MASTER|PRIVATE|SERVICE|SHARED|SIGNING|SSH|STORAGE"
     r"|SUBSCRIPTION|WEBHOOK)"

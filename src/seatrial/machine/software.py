@@ -104,12 +104,12 @@ print(json.dumps({"python": platform.python_version(), "packages": found, "torch
 """
 # A repository on a slow network disk must not hold up a run.
 GIT_TIMEOUT_S = 5.0
-# A larger diff is nothing to hash before every run.
+# A larger diff takes too long to hash before every run.
 MAX_DIFF_BYTES = 256 << 20
-# Takes no lock that a person's own git would wait for.
+# Takes no lock that a user's git would wait for.
 GIT = ("git", "--no-optional-locks")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# Every option that a user's configuration could change, so that the same changes are the same bytes for everybody.
+# Every option that a user's configuration could change, so that the same changes give the same bytes for every user.
 _DIFF = (
     "diff", "HEAD", "--patch", "--binary", "--full-index", "--unified=3", "--inter-hunk-context=0", "--diff-algorithm=myers",
     "--src-prefix=a/", "--dst-prefix=b/", "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative", "--no-renames", "-O/dev/null",
@@ -127,7 +127,7 @@ class Interpreter:
     torch_cuda: str = ""
     """The CUDA its torch was built for; empty for a CPU build, and without torch."""
     asked: bool = True
-    """False for another interpreter that was not started, so that nothing is known of it."""
+    """False for another interpreter that was not started, so that it is unknown."""
 
 
 def find_interpreter(argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, start: bool = True) -> Interpreter:

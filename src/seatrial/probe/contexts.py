@@ -17,7 +17,7 @@ NO_BATCH: Any = object()
 
 
 class NullContext:
-    """A silent probe's step, phase, pause or part of the start-up."""
+    """Step, phase, pause or part of the start-up of a silent probe."""
 
     samples: Any = None
     tokens: Any = None
@@ -196,7 +196,7 @@ class TimedLoader:
             yield batch
             if timeline.ended_steps >= timeline.halt_at and timeline.must_halt():
                 return
-            # As a PhaseContext does, inline for the same reason.
+            # Like a PhaseContext, inline for the same reason.
             before, timeline.where, paused_s, start_s = timeline.where, "data_wait", timeline.paused_s, monotonic()
             try:
                 batch = next(batches, NO_BATCH)
@@ -230,7 +230,7 @@ class OpenContexts:
         context.__enter__()
 
     def leave(self, *keys: str) -> None:
-        """Close those of them that are open, in this order."""
+        """Close the open ones, in this order."""
         for key in keys:
             context = self._open.pop(key, None)
             if context is not None:
@@ -242,7 +242,7 @@ class OpenContexts:
             self._open.pop(key, None)
 
 
-# A batch may be a pair of dictionaries; what is nested deeper is the model's own business.
+# A batch may be a pair of dictionaries; deeper nesting belongs to the model.
 MAX_BATCH_DEPTH = 2
 
 

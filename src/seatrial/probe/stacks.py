@@ -4,7 +4,7 @@ faulthandler writes them at C level: also while the main thread is stuck in C, w
 separated by a blank line; a thread's line right after a frame begins the next dump.
 
 The signal kills a process that has no handler for it. So the handler, once registered, stays until the interpreter ends, longer than its
-probe, since the harness may ask at any time; from then on the signal is ignored.
+probe, since the harness may signal at any time; from then on the signal is ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_STACK_SIGNAL = "USR2"
 STACK_SIGNALS = ("USR1", "USR2", "WINCH", "URG", "IO", "PWR")
-"""Those that launchers, shells and Python itself do not use to end, stop or control a process."""
+"""Signals that launchers, shells and Python do not use to end, stop or control a process."""
 NO_SIGNAL = ("", "NONE")
 OWN_STATUS = Path("/proc/self/status")
 SIGNAL_MASKS = ("SigBlk", "SigIgn", "SigCgt")
@@ -42,7 +42,7 @@ _files: dict[int, StackFile] = {}
 
 
 def register_stack_signal(name: str, path: Path) -> str | None:
-    """Have this process append its stacks to `path` at the signal `name`. The name for the start event; None where it cannot."""
+    """Have this process append its stacks to `path` at the signal `name`. The name for the start event; None if it cannot be registered."""
     try:
         number = stack_signal_number(name)
         if number is None:
@@ -99,7 +99,7 @@ def _register(number: int, path: Path) -> None:
 
 
 def _close_file(file: StackFile) -> None:
-    """Close the file, and remove it where it is empty and no other signal's. A child's copy leads null, and the file is its parent's."""
+    """Close the file, and remove it if it is empty and no other signal's. A child's copy leads to /dev/null; the file is its parent's."""
     is_shared = any(other.path == file.path for other in _files.values())
     with contextlib.suppress(OSError):
         if not is_shared and _is_own_file(file) and os.fstat(file.fd).st_size == 0:
@@ -120,7 +120,7 @@ def _is_own_file(file: StackFile) -> bool:
 
 @functools.cache
 def _register_cleanup() -> None:
-    """Once in a process."""
+    """Register the clean-up once per process."""
     os.register_at_fork(after_in_child=_redirect_to_null)
     atexit.register(_unregister_all)
 

@@ -1,4 +1,4 @@
-"""Where the loop is and how long its parts took. In: what the contexts report. Out: step records in order.
+"""Position of the loop and times of its parts. In: calls of the contexts. Out: step records in order.
 
 A record waits until the device has passed its CUDA events and its loss has arrived; at the first check after MAX_WAIT_STEPS steps it is
 released with nulls. On a GPU records are checked every LOSSES_PER_BATCH steps, or every second where steps are slower. All times are of
@@ -73,7 +73,7 @@ class Timeline:
         self.halt_at: float = math.inf
         """The first step that must not begin."""
         self.halted = False
-        """The loop has learnt that it must end."""
+        """The loop has received the halt."""
         self.monotonic = monotonic
         self.wall = wall
         self.cuda: Cuda | None = None
@@ -103,7 +103,7 @@ class Timeline:
         return self.halted
 
     def begin_step(self) -> None:
-        """The previous step is now complete except for what the device has yet to deliver."""
+        """Begin a step: the previous one is complete except for pending device times."""
         if self.cuda is None:
             self._choose_timing()
             self._release()
@@ -138,7 +138,7 @@ class Timeline:
         self._reset_step()
 
     def abandon_step(self) -> None:
-        """A step that raised does not count: its phases are dropped, its time goes to the next step that ends."""
+        """Drop a step that raised: its phases are lost, its time goes to the next step that ends."""
         self._in_step = False
         self.raised = True
         self.where = "loop"
@@ -148,7 +148,7 @@ class Timeline:
         self.phases_ms[index] = (self.phases_ms[index] or 0.0) + spent_s * 1000.0
 
     def loss(self, value: Any) -> None:
-        """Inside a step it is that step's loss, after it the ended step's."""
+        """The loss of the open step, else of the one that ended last."""
         if self._in_step or not self._waiting:
             self._loss = self._read_loss(value, self._loss)
         else:
@@ -163,7 +163,7 @@ class Timeline:
         return tuple(self.newest)
 
     def status_note(self) -> str:
-        """What a reader of heartbeats should know; empty when all is well."""
+        """Problems for readers of heartbeats; else empty."""
         notes = [f"loss is not finite since step {self.not_finite_step}"] if self.not_finite_step is not None else []
         if self.cuda is not None and self.cuda.error:
             notes.append(self.cuda.error)
@@ -225,7 +225,7 @@ class Timeline:
         return cuda is not None and all(cuda.has_passed(end) for _, _, end in marks)
 
     def _read_marks(self, record: StepRecord) -> None:
-        """Once only: the events go back to their pool."""
+        """Phase times from the marks; once only, since the events go back to their pool."""
         cuda, marks, record.marks = self.cuda, record.marks, None
         if cuda is not None:
             for index, start, end in marks or ():

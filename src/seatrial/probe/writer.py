@@ -36,7 +36,7 @@ MAX_HALT_FILE_BYTES = 64 * 1024
 TICK_S = 0.5
 JOIN_TIMEOUT_S = 5.0
 FLUSH_AT_LINES = 256
-# Reached only when the thread is gone or far behind; the loop then writes for itself.
+# Reached only when the thread is gone or far behind; the loop then writes itself.
 FLUSH_HERE_AT_LINES = 16 * FLUSH_AT_LINES
 DRAIN_TIMEOUT_S = 5.0
 
@@ -114,7 +114,7 @@ class LineFile:
             log.warning("cannot write %s (%s): training continues, %s", self.path, self.last_error, meanwhile)
 
     def status_note(self, what: str) -> str:
-        """What a reader of heartbeats should know about this file; empty when all is well."""
+        """Problems with this file for readers of heartbeats; else empty."""
         if self.lost_lines:
             return f"{self.lost_lines} {what} lines lost: {self.last_error}"
         return f"some {what} lines were written to the fallback folder: {self.last_error}" if self._file.fallback_bytes else ""
@@ -133,7 +133,7 @@ class HaltRequest:
 
 
 class HaltFile:
-    """One run's halt.json, by which the harness asks ranks to end early.
+    """One run's halt.json, by which the harness requests ranks to end early.
 
     It is read only when its size or times have changed. A torn or invalid file is ignored, and so is a request for another attempt: a
     stale file stops no run.
@@ -274,7 +274,7 @@ class Writer:
         self._paths = AttemptPaths(identity.run_dir)
         self._events = LineFile(self._paths.events(identity.rank))
         self._heartbeats = LineFile(self._paths.heartbeat(identity.rank))
-        # A deque is safe between the loop that appends and the thread that takes; a list swapped for another is not.
+        # A deque is safe between the loop that appends and the thread that takes; swapping a list is not.
         self._buffer: deque[StepRecord | str] = deque()
         self._flushing = threading.Lock()
         self._progress: dict[str, Any] | None = None
@@ -318,7 +318,7 @@ class Writer:
         self._put(self._formatter.event(kind, self.timeline.wall(), self.timeline.monotonic(), **fields))
 
     def put_progress(self, fields: dict[str, Any]) -> None:
-        """For the next heartbeat; the thread writes it."""
+        """Put figures into the next heartbeat, which the thread writes."""
         self._progress = fields
 
     def on_pause_end(self, name: str, pause_s: float) -> None:
@@ -364,7 +364,7 @@ class Writer:
         self.flush()
 
     def _look_at_group(self) -> None:
-        """By the thread, and by the loop at its first step: a short run has left its group before the thread looks."""
+        """Report the process group; called by the thread and by the loop at its first step, as a short run may leave its group early."""
         if not self._looking.acquire(blocking=False):
             return
         try:

@@ -115,7 +115,7 @@ class Diagnosis:
     these fields too: outcome.json is one flat object, and both sources go into it."""
 
     cause: Cause
-    """`none` where no failure is seen."""
+    """`none` without a failure."""
     detail: str
     action: str
     signature: str
@@ -126,7 +126,7 @@ class Diagnosis:
     host: str = ""
     """On many hosts, the host whose line shows the cause; empty if no single line does."""
     outcome: Outcome | None = None
-    """None where it is not known from that source."""
+    """None if that source does not show it."""
     rank: int | None = None
     """The rank that failed first, where the log names it."""
     noticed_by: int | None = None
@@ -168,7 +168,7 @@ class RunOutcome:
     action: str = ""
     """One sentence: what to do."""
     exit_code: int | None = None
-    """As the launcher returned it; a signal is negative. None when it never started or never ended."""
+    """The launcher's exit code; a signal is negative. None if it never started or never ended."""
     started_t: float = 0.0
     """When the launcher was started, seconds since the epoch."""
     ended_t: float = 0.0
@@ -202,14 +202,14 @@ class RunOutcome:
     resumed_at: int | None = None
     """Its first step; None where it started at step 0, or where that is unknown."""
     lost_steps: int | None = None
-    """Steps of this training that earlier attempts had taken after the checkpoint, and that had to be repeated: of all attempts so far."""
+    """Steps of this training that were repeated since earlier attempts lost them after their checkpoint; over all attempts so far."""
     downtime_s: float | None = None
     """Time between the end of one attempt and the start of the next, of all attempts so far; None where an end is unknown."""
 
     @property
     def message(self) -> str:
-        """The detail, by which failures are distinguished, without what every start chooses again: the run's own port anywhere, others
-        where they are called a port; process numbers and addresses in memory."""
+        """The detail, by which failures are distinguished, without values that change with every start: ports, process numbers
+        and addresses in memory."""
         detail = re.sub(rf"(?<!\d){self.port}(?!\d)", "…", self.detail) if self.port else self.detail
         return CHOSEN_AGAIN.sub(lambda found: f"{found[1] or found[2] or ''}…", detail)
 
@@ -229,11 +229,11 @@ class Resumption:
     from_start: bool = False
     """A start at step 0 was requested (`--from-start`): earlier attempts are left behind."""
     changed: str = ""
-    """What of the training changed since the checkpoint: `steps 1,000 → 2,000`, or more with `--resume-changed`."""
+    """Changes of the training since the checkpoint: `steps 1,000 → 2,000`, or more with `--resume-changed`."""
 
     @property
     def text(self) -> str:
-        """For people, after the run's name."""
+        """Sentence for people, after the run's name."""
         return f"{'starts again' if self.from_attempt is None else 'goes on'} {self._where}"
 
     @property

@@ -41,7 +41,7 @@ class WorkloadSpec:
     """Effective setting → settings that it may follow (`NAME`, or `NAME=VALUE|VALUE`), as a bundled workload declares (`FOLLOWS`). No part
     of the hash."""
     alike_by: dict[str, str] = field(default_factory=dict)
-    """Effective setting → the setting that makes it alike in two groups, likewise (`ALIKE_BY`). No part of the hash."""
+    """Effective setting → the setting that makes it equal in two groups, likewise (`ALIKE_BY`). No part of the hash."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ LOCAL, HOSTFILE, PERNODE, SLURM = "local", "hostfile", "pernode", "slurm"
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceTraits:
-    """What a kind of place is like: all that code outside of `launch/places/` asks about it. False for a kind that is not known."""
+    """Traits of a kind of place, which are all that code outside `launch/places/` may use. False for an unknown kind."""
 
     is_this_machine: bool = False
     """Every rank is here: it has this host's clock, GPUs and environment, and its agent is a child of the harness."""
@@ -71,11 +71,11 @@ class PlaceTraits:
     starts_agents_over_ssh: bool = False
     """The harness reaches every host, before the start too."""
     typed_on_each_node: bool = False
-    """Somebody types the command on each node: nodes are known by rank only until they have connected to node 0."""
+    """The command is typed on each node: nodes are known by rank only until they connect to node 0."""
     runs_in_jobs: bool = False
     """A scheduler runs it, on nodes that are not known before; jobs outlive the harness."""
     counts_nodes: bool = False
-    """`nodes` says how many there are."""
+    """`nodes` is their number."""
 
 
 PLACE_KINDS = {
@@ -110,7 +110,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmSpec:
-    """What a job asks Slurm for, in sbatch's own words; empty leaves it to the cluster."""
+    """What a job requests from Slurm, in sbatch's terms; empty leaves it to the cluster."""
 
     partition: str = ""
     gres: str = ""
@@ -169,13 +169,13 @@ class PlaceSpec:
     alike: str = "say"
     """What to do where hosts differ in hardware: `say` or `refuse`. No part of the hash."""
     gpu: str = ""
-    """Which GPUs are there, by the plan; empty where they are asked. No part of the hash."""
+    """The GPUs by the plan; empty where they are queried. No part of the hash."""
     port: int | None = None
     """The rendezvous port; None where any free one will do."""
     port_base: int | None = None
     """First of the ports that are tried; None for Seatrial's own."""
     slurm: SlurmSpec | None = None
-    """Of kind `slurm`: what its jobs ask for. No part of the hash: the ranks and what they run on are the same."""
+    """Of kind `slurm`: what its jobs request. No part of the hash: the ranks and what they run on are the same."""
 
     @property
     def traits(self) -> PlaceTraits:

@@ -121,6 +121,17 @@ def test_a_verdict_that_is_older_than_an_attempt_is_refused_until_it_is_reported
     assert checked(tmp_path, needs).ok, "it was reported again, and passed"
 
 
+def test_an_outcome_that_the_report_rejects_does_not_end_an_attempt(tmp_path: Path) -> None:
+    needs = write_campaign(tmp_path)
+    paths = CampaignPaths(tmp_path / "b")
+    age(paths.verdict, 60)
+    first = paths.run("z0_r1").attempt(1)
+    later = write_attempt(paths, "z0_r1", 2, None, gather_provenance(tmp_path, (), env=CALLER, tuning=tuning_of(CALLER, {})))
+    write_json(later.outcome, read_json(first.outcome))
+    age(later.outcome, 3600)
+    assert not checked(tmp_path, needs).ok, "it is attempt 1's, from before the verdict"
+
+
 def test_a_copied_folder_and_a_host_with_a_fast_clock_have_no_newer_attempts(tmp_path: Path) -> None:
     needs = write_campaign(tmp_path)
     paths = CampaignPaths(tmp_path / "b")
