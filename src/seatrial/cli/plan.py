@@ -14,7 +14,7 @@ import typer
 
 from seatrial.cli.options import AsJson, Budget, Only, Out, Overrides, PlanFile, SiteName
 from seatrial.cli.program import console_for, print_json
-from seatrial.cli.shipped import in_folder, named_files, ready_plans
+from seatrial.cli.shipped import bundled_plans, in_folder, named_files
 from seatrial.core import files, shell
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean, printable
 from seatrial.core.paths import CampaignPaths
@@ -134,7 +134,7 @@ plan = typer.Typer(no_args_is_help=True)
 @plan.command("list", epilog="seatrial plan list\n\nseatrial plan list | grep stage1")
 def list_plans() -> int:
     """List the plans that come with Seatrial, each with its purpose."""
-    plans = ready_plans()
+    plans = bundled_plans()
     width = max(map(len, plans))
     for name, path in plans.items():
         print(f"{name:<{width}}  {_first_comment(path)}")
@@ -171,7 +171,7 @@ def _copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
     """Copy a bundled plan and those it names (extends, base, stages, needs), beside one another; the plan itself is the first."""
     import yaml
 
-    plans = ready_plans()
+    plans = bundled_plans()
     if name not in plans:
         raise UsageError(f"no bundled plan '{name}' in `seatrial plan list`; {did_you_mean(name, plans)}")
     sources = [plans[name]]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.shipped import PLAN_PATH, PLANS, RUNBOOKS, in_runbook, ready_plans
+from seatrial.cli.shipped import PLAN_PATH, PLANS, RUNBOOKS, bundled_plans, in_runbook
 from seatrial.core import files
 from seatrial.core.errors import UsageError, did_you_mean
 
@@ -54,7 +54,7 @@ def runbook(name: Name, target: Target) -> int:
     mentioned = {found["name"] for found in PLAN_PATH.finditer((source / "README.md").read_text(encoding="utf-8"))}
     for path in (one for part in PARTS for one in sorted(source.glob(part)) if one.is_file()):
         _write(path, target / path.relative_to(source), name)
-    for plan, path in ready_plans().items():
+    for plan, path in bundled_plans().items():
         if plan.startswith(f"{name}/") or plan in mentioned:
             _write(path, target / "plans" / path.relative_to(PLANS), name)
     files.write_text(target / PYTHON, f"{sys.executable}\n")

@@ -20,7 +20,7 @@ PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+docs/[^)]*\)")
 PAGE = re.compile(r"(?<![\w./-])(?<!\]\()docs/(?P<name>[\w-]+\.md)")
 
 
-def ready_plans() -> dict[str, Path]:
+def bundled_plans() -> dict[str, Path]:
     """The plans that come with Seatrial, by name: `tiny-lm-demo`, `stage1/smoke`."""
     return {str(path.relative_to(PLANS).with_suffix("")): path for path in sorted(PLANS.rglob("*.yaml"))}
 

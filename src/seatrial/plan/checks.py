@@ -15,7 +15,7 @@ from seatrial.core.hostfile import host_name_problem
 from seatrial.core.log_lines import LOG_FORMATS, timed_patterns
 from seatrial.machine.network import interface_variables
 from seatrial.machine.secrets import mask
-from seatrial.plan.criteria import READY_CRITERIA, check_criteria
+from seatrial.plan.criteria import CRITERIA_PRESETS, check_criteria
 from seatrial.plan.place import check_launcher, check_place
 from seatrial.plan.placeholders import PlaceholderProblem, names_in, value_text
 from seatrial.plan.schema import (
@@ -201,8 +201,8 @@ def _check_needs(plan: Plan) -> None:
         value = getattr(needs, key)
         if value is not None and not value.strip():
             raise plan.error(("needs", key), "is empty; name one, or leave the key out")
-    if needs.ready is not None and needs.ready not in READY_CRITERIA:
-        raise plan.error(("needs", "ready"), f"no criteria preset is called '{needs.ready}'; {did_you_mean(needs.ready, READY_CRITERIA)}")
+    if needs.ready is not None and needs.ready not in CRITERIA_PRESETS:
+        raise plan.error(("needs", "ready"), f"no criteria preset is called '{needs.ready}'; {did_you_mean(needs.ready, CRITERIA_PRESETS)}")
 
 
 def _check_output(plan: Plan) -> None:

@@ -33,7 +33,7 @@ from seatrial.records.verdict import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadyCriteria:
+class CriteriaPreset:
     """A set of criteria that a plan names with `ready`. One that compares takes a `baseline` beside it."""
 
     meaning: str
@@ -87,12 +87,12 @@ def _accuracy() -> tuple[Criterion, ...]:
     return (_NO_FAILURE, *scores, length)
 
 
-def _ready(meaning: str, *criteria: Criterion) -> ReadyCriteria:
-    return ReadyCriteria(meaning=meaning, criteria=criteria)
+def _preset(meaning: str, *criteria: Criterion) -> CriteriaPreset:
+    return CriteriaPreset(meaning=meaning, criteria=criteria)
 
 
-READY_CRITERIA: dict[str, ReadyCriteria] = {
-    "stage1_stability": _ready(
+CRITERIA_PRESETS: dict[str, CriteriaPreset] = {
+    "stage1_stability": _preset(
         "phase B of stage 1: the platform is steady enough for operators to be tuned on it",
         _NO_FAILURE,
         _gate("counted_runs", "the spread of fewer than three repeats says nothing", at_least=3),
@@ -111,15 +111,17 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         ),
         # The procedure also counts runs without samples of their GPUs, with a bound of 1.0 that every run meets; that is not a gate.
     ),
-    "stage1_speedup_v100": _ready(
+    "stage1_speedup_v100": _preset(
         "stage 1 on V100: a fifth faster than the BF16 baseline, which that GPU can only emulate",
         *_speedup(20, "the BF16 baseline on V100"),
     ),
-    "stage1_speedup_4090": _ready(
+    "stage1_speedup_4090": _preset(
         "stage 1 on RTX 4090: faster than the baseline, the training no worse", *_speedup(8, "the baseline on RTX 4090")
     ),
-    "stage1_speedup_h100": _ready("stage 1 on H100: faster than the baseline, the training no worse", *_speedup(8, "the baseline on H100")),
-    "stage1_stable_4090": _ready(
+    "stage1_speedup_h100": _preset(
+        "stage 1 on H100: faster than the baseline, the training no worse", *_speedup(8, "the baseline on H100")
+    ),
+    "stage1_stable_4090": _preset(
         "stage 1 on RTX 4090 in its stable state, against the result of the platform called 24 h",
         _NO_FAILURE,
         _gate("stable", "only a stable state may be held against the earlier result", scope="winner"),
@@ -127,7 +129,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         _COMPARABLE,
         _FINITE,
     ),
-    "stage1_flash": _ready(
+    "stage1_flash": _preset(
         "stage 1 with flash_attention_2 against sdpa: by its throughput it may become the default",
         _NO_FAILURE,
         _gate(
@@ -139,22 +141,22 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         _COMPARABLE,
         _FINITE,
     ),
-    "stage1_z0_over_z1": _ready(
+    "stage1_z0_over_z1": _preset(
         "stage 1 with ZeRO 0 against ZeRO 1 on PCIe, where the latter's collectives stand in the backward pass", *_speedup(30, "ZeRO 1")
     ),
-    "stage1_regression": _ready(
+    "stage1_regression": _preset(
         "stage 1 after a change: nothing has become slower beyond the allowance",
         _NO_FAILURE,
         _gate("regression_pct", "the procedure allows 3 % against the last accepted result", at_most=3),
         _COMPARABLE,
         _FINITE,
     ),
-    "stage1_no_leak": _ready(
+    "stage1_no_leak": _preset(
         "a long run of stage 1 whose memory stays level, on the GPUs and on the host",
         _NO_FAILURE,
         _gate("leaking_runs", "a leak seen in an hour ends a training of days", at_most=0),
     ),
-    "sparse_lm_throughput": _ready(
+    "sparse_lm_throughput": _preset(
         "the runbook's throughput at S = 2048, global batch 2, bf16 on two GPUs",
         _NO_FAILURE,
         _gate(
@@ -164,7 +166,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
             at_least=39,
         ),
     ),
-    "sparse_lm_scaling": _ready(
+    "sparse_lm_scaling": _preset(
         "near-linear scaling of each GPU's throughput",
         _NO_FAILURE,
         _gate(
@@ -174,7 +176,7 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
             at_least=0.9,
         ),
     ),
-    "sparse_lm_no_halt": _ready(
+    "sparse_lm_no_halt": _preset(
         "the runbook's long run: 1,200 steps, no halt, level memory, steady steps, healthy gates",
         _NO_FAILURE,
         _gate("halted_runs", "a watchdog that stopped the run found something wrong with it", at_most=0),
@@ -193,20 +195,20 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         ),
         _FINITE,
     ),
-    "sparse_lm_smoke": _ready(
+    "sparse_lm_smoke": _preset(
         "the smoke test of the trainer: it learns, and it moves",
         _NO_FAILURE,
         _gate("loss_fall_pct", "a loss that is lower by 1 % is the least that learning shows", at_least=1),
         _FINITE,
         _gate("tokens_per_s", "below 10 the trainer has effectively stopped", scope="every_run", at_least=10),
     ),
-    "sft_smoke": _ready(
+    "sft_smoke": _preset(
         "the smoke test of fine-tuning: ten steps on every rank, and an end without failure",
         _NO_FAILURE,
         _gate("steps_done", "ten steps are the whole test", at_least=10),
         _FINITE,
     ),
-    "sft_scaling": _ready(
+    "sft_scaling": _preset(
         "fine-tuning on one node against two: the steady state and the start-up, each judged by itself",
         _NO_FAILURE,
         _gate(
@@ -223,11 +225,11 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         ),
         _FINITE,
     ),
-    "inference_server": _ready("Llama 3.1 8B in LoadGen's Server scenario", *_latency(2000, 100, "the Server scenario")),
-    "inference_interactive": _ready(
+    "inference_server": _preset("Llama 3.1 8B in LoadGen's Server scenario", *_latency(2000, 100, "the Server scenario")),
+    "inference_interactive": _preset(
         "Llama 3.1 8B in LoadGen's interactive Server scenario", *_latency(500, 30, "the interactive Server scenario")
     ),
-    "inference_accuracy": _ready("Llama 3.1 8B on all 13,368 samples of CNN/DailyMail: scores of the FP16 reference", *_accuracy()),
+    "inference_accuracy": _preset("Llama 3.1 8B on all 13,368 samples of CNN/DailyMail: scores of the FP16 reference", *_accuracy()),
 }
 """Requirements of each seed for a result, by name. Every bound has a reason, which the verdict shows."""
 
@@ -257,15 +259,15 @@ def check_criteria(plan: Plan) -> None:
             neither = "names neither `metric` nor `ready`; `seatrial plan criteria` lists both"
             raise plan.error(path, neither if part.metric is None else "names both `metric` and `ready`; make two criteria of them")
         if part.ready is not None:
-            _check_ready(plan, path, part.ready, part)
+            _check_preset(plan, path, part.ready, part)
         elif part.metric is not None:
             _check_metric(plan, path, part.metric, part)
 
 
-def _check_ready(plan: Plan, path: KeyPath, name: str, part: CriterionPart) -> None:
-    known = READY_CRITERIA.get(name)
+def _check_preset(plan: Plan, path: KeyPath, name: str, part: CriterionPart) -> None:
+    known = CRITERIA_PRESETS.get(name)
     if known is None:
-        raise plan.error((*path, "ready"), f"no criteria preset is called '{name}'; {did_you_mean(name, READY_CRITERIA)}")
+        raise plan.error((*path, "ready"), f"no criteria preset is called '{name}'; {did_you_mean(name, CRITERIA_PRESETS)}")
     for key in _OF_THE_SET:
         if getattr(part, key) != CriterionPart.model_fields[key].default:
             raise plan.error(
@@ -361,7 +363,7 @@ def criteria_of(plan: Plan, groups: Sequence[str], cwd: Path) -> tuple[Criterion
 
 def _without_baseline(part: CriterionPart) -> tuple[Criterion, ...]:
     if part.ready is not None:
-        return READY_CRITERIA[part.ready].criteria
+        return CRITERIA_PRESETS[part.ready].criteria
     entry = metric_entry(part.metric or "")
     assert entry is not None and part.metric is not None
     # Only the workload knows the unit of what it reports: the plan's is kept with the bound.

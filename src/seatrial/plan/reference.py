@@ -13,7 +13,7 @@ from typing import Any
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.files import write_text
 from seatrial.core.log_lines import LOG_FORMATS
-from seatrial.plan.criteria import READY_CRITERIA, ReadyCriteria
+from seatrial.plan.criteria import CRITERIA_PRESETS, CriteriaPreset
 from seatrial.plan.load import UNSUPPORTED_KEYS, UNSUPPORTED_KINDS
 from seatrial.plan.schema import RANK_MEANINGS, SHORT_FORMS, Plan, StrictModel
 from seatrial.records.plan import TimingSpec
@@ -55,7 +55,7 @@ def complete_criterion(criterion: dict[str, Any]) -> None:
     """Add to the JSON Schema of a criterion what its types do not say: known names, and the short form of a baseline."""
     properties = criterion["properties"]
     properties["metric"]["anyOf"] = [{"enum": sorted(METRICS)}, {"type": "string", "pattern": r"^reported\..+$"}, {"type": "null"}]
-    properties["ready"]["anyOf"] = [{"enum": sorted(READY_CRITERIA)}, {"type": "null"}]
+    properties["ready"]["anyOf"] = [{"enum": sorted(CRITERIA_PRESETS)}, {"type": "null"}]
     properties["scope"]["anyOf"] = [{"enum": list(SCOPES)}, {"type": "null"}]
     properties["baseline"]["anyOf"].append({"type": "string"})
     criterion["oneOf"] = [{"required": ["metric"]}, {"required": ["ready"]}]
@@ -159,7 +159,7 @@ def markdown() -> str:
             *sections,
             *_stages_sections(),
             _metrics_section(),
-            _ready_section(),
+            _presets_section(),
             _rank_by_section(),
             _formats_section(),
             _unsupported_section(),
@@ -210,11 +210,11 @@ def _metrics_section() -> str:
     )
 
 
-def _ready_section() -> str:
+def _presets_section() -> str:
     parts = ["## Criteria presets\n\nNamed by `- {ready: NAME}`; those that compare take a `baseline` beside it.\n"]
-    for name, ready in READY_CRITERIA.items():
-        rows = [f"| `{gate.metric}` | `{gate.scope}` | {bound_text(gate)} | {_cell(gate.reason)} |" for gate in ready.criteria]
-        title = f"### `{name}`\n\n{ready.meaning[0].upper()}{ready.meaning[1:]}{', with a `baseline`' if ready.compares else ''}.\n"
+    for name, preset in CRITERIA_PRESETS.items():
+        rows = [f"| `{gate.metric}` | `{gate.scope}` | {bound_text(gate)} | {_cell(gate.reason)} |" for gate in preset.criteria]
+        title = f"### `{name}`\n\n{preset.meaning[0].upper()}{preset.meaning[1:]}{', with a `baseline`' if preset.compares else ''}.\n"
         parts.append(f"{title}\n| metric | scope | bound | reason |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
@@ -256,14 +256,14 @@ def criteria_listing(name: str | None = None) -> str:
                 f"  {REPORTED}NAME (every_run)",
                 "      what the workload reports with probe.figure(NAME, …)",
                 "\nCriteria presets, `- {ready: NAME}`",
-                *(line for name, ready in READY_CRITERIA.items() for line in _ready_lines(name, ready)),
+                *(line for name, preset in CRITERIA_PRESETS.items() for line in _preset_lines(name, preset)),
             ]
         )
     if name in METRICS:
         return "\n".join(_metric_lines(name, METRICS[name]))
-    if name in READY_CRITERIA:
-        return "\n".join(_ready_lines(name, READY_CRITERIA[name]))
-    raise UsageError(f"no metric and no criteria preset is called '{name}'; {did_you_mean(name, [*METRICS, *READY_CRITERIA])}")
+    if name in CRITERIA_PRESETS:
+        return "\n".join(_preset_lines(name, CRITERIA_PRESETS[name]))
+    raise UsageError(f"no metric and no criteria preset is called '{name}'; {did_you_mean(name, [*METRICS, *CRITERIA_PRESETS])}")
 
 
 def criterion_line(criterion: Criterion) -> str:
@@ -282,10 +282,10 @@ def _metric_lines(name: str, entry: MetricEntry) -> list[str]:
     return [f"  {name}{unit} ({', '.join(scopes)}){more}", f"      {entry.meaning}"]
 
 
-def _ready_lines(name: str, ready: ReadyCriteria) -> list[str]:
-    baseline = " [needs a baseline]" if ready.compares else ""
-    gates = [f"      {gate.metric} {bound_text(gate)} ({gate.scope}): {gate.reason}" for gate in ready.criteria]
-    return [f"  {name}{baseline}: {ready.meaning}", *gates]
+def _preset_lines(name: str, preset: CriteriaPreset) -> list[str]:
+    baseline = " [needs a baseline]" if preset.compares else ""
+    gates = [f"      {gate.metric} {bound_text(gate)} ({gate.scope}): {gate.reason}" for gate in preset.criteria]
+    return [f"  {name}{baseline}: {preset.meaning}", *gates]
 
 
 if __name__ == "__main__":

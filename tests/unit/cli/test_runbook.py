@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.cli.main import run_command
 from seatrial.cli.runbook import PYTHON
-from seatrial.cli.shipped import ready_plans
+from seatrial.cli.shipped import bundled_plans
 from seatrial.plan.load import load_plan
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 def test_every_plan_of_the_checkout_is_listed_with_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["plan", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(ready_plans())
+    assert [line.split()[0] for line in lines] == list(bundled_plans())
     assert len(lines) == len(list((ROOT / "plans").rglob("*.yaml")))
     assert all(len(line.split()) > 3 and "#" not in line for line in lines)
 
@@ -61,7 +61,7 @@ NAMED_PATH = re.compile(
 def test_what_a_copied_plan_names_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside it, or in the runbook's folder that its first line says how to get."""
     monkeypatch.chdir(tmp_path)
-    for name in ready_plans():
+    for name in bundled_plans():
         assert run_command(["plan", "copy", name, f"copies/{name}"]) == 0
         runbook = ROOT / "runbooks" / name.partition("/")[0]
         for copied in Path(f"copies/{name}").iterdir():

@@ -15,8 +15,8 @@ from seatrial.core.errors import PlanError, UsageError
 from seatrial.core.text import UNIT_KINDS
 from seatrial.history import rows
 from seatrial.plan.criteria import (
+    CRITERIA_PRESETS,
     DEFAULT_CRITERIA,
-    READY_CRITERIA,
     converted_bound,
     criteria_of,
     impossible_criteria,
@@ -94,12 +94,12 @@ def test_the_plan_s_baseline_serves_where_it_is_a_group(resolved: Resolved) -> N
     assert of(resolved, {"metric": "failed_runs", "at_most": 0}, baseline="mb8")[0].baseline is None
 
 
-@pytest.mark.parametrize("name", READY_CRITERIA)
+@pytest.mark.parametrize("name", CRITERIA_PRESETS)
 def test_a_ready_set_is_expanded_in_place(name: str, resolved: Resolved) -> None:
     first, *others, last = of(resolved, {"metric": "failed_runs", "at_most": 1}, {"ready": name}, {"metric": "loss_falls"})
     assert (first.ready, last.ready) == ("", "")
     assert [(one.metric, one.at_most, one.at_least, one.reason) for one in others] == [
-        (one.metric, one.at_most, one.at_least, one.reason) for one in READY_CRITERIA[name].criteria
+        (one.metric, one.at_most, one.at_least, one.reason) for one in CRITERIA_PRESETS[name].criteria
     ]
     assert {one.ready for one in others} == {name}
 
@@ -191,9 +191,9 @@ def test_units_of_one_kind_convert_and_others_are_their_own() -> None:
     assert converted_bound(None, "min", "s") is None
 
 
-@pytest.mark.parametrize("name", READY_CRITERIA)
+@pytest.mark.parametrize("name", CRITERIA_PRESETS)
 def test_each_gate_fits_its_metric_and_has_a_reason(name: str) -> None:
-    ready = READY_CRITERIA[name]
+    ready = CRITERIA_PRESETS[name]
     assert len({(gate.metric, gate.scope) for gate in ready.criteria}) == len(ready.criteria)
     for gate in ready.criteria:
         entry = metric_entry(gate.metric)
@@ -238,12 +238,12 @@ NUMBERS = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_numbers_are_those_of_the_procedure(name: str) -> None:
-    bounds = {gate.metric: gate.at_most if gate.at_most is not None else gate.at_least for gate in READY_CRITERIA[name].criteria}
+    bounds = {gate.metric: gate.at_most if gate.at_most is not None else gate.at_least for gate in CRITERIA_PRESETS[name].criteria}
     assert {metric: bounds[metric] for metric in NUMBERS[name]} == pytest.approx(NUMBERS[name])
 
 
 def test_every_figure_that_a_set_asks_of_the_workload_can_be_reported(tmp_path: Path) -> None:
-    gates = {gate.metric for ready in READY_CRITERIA.values() for gate in ready.criteria}
+    gates = {gate.metric for ready in CRITERIA_PRESETS.values() for gate in ready.criteria}
     fields = {entry.run_field for entry in map(metric_entry, gates) if entry is not None and entry.run_field}
     names = {field.removeprefix(REPORTED) for field in fields if field.startswith(REPORTED)}
     assert {"rougeL", "rougeLsum", "gate_max_mean", "ttft_p99_ms"} <= names
@@ -256,7 +256,7 @@ def test_every_figure_that_a_set_asks_of_the_workload_can_be_reported(tmp_path: 
 
 def test_the_listing_has_all_of_them() -> None:
     text = criteria_listing()
-    assert all(f"\n  {name}" in text for name in (*METRICS, *READY_CRITERIA, "reported.NAME"))
+    assert all(f"\n  {name}" in text for name in (*METRICS, *CRITERIA_PRESETS, "reported.NAME"))
 
 
 def test_the_listing_of_one() -> None:

@@ -125,8 +125,8 @@ def test_as_many_nodes_are_asked_as_a_job_has(
     [
         ("gpu*|2|gpu:8|64|up|infinite|n/a|1-infinite", {"time": "1-00:00:00"}, ""),
         ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "10"}, ""),
-        ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "11"}, "a job asks for 11m 00s, and gpu allows 10m 00s"),
-        ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "UNLIMITED"}, "a job asks for no limit, and gpu allows 10m 00s"),
+        ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "11"}, "11m 00s, and gpu allows 10m 00s"),
+        ("gpu*|2|gpu:8|64|up|10:00|n/a|1-infinite", {"time": "UNLIMITED"}, "no limit, and gpu allows 10m 00s"),
         # One of two partitions is enough.
         (
             "gpu|2|gpu:8|64|up|10:00|n/a|1-infinite\nlong|2|gpu:8|64|up|1-0:00:00|n/a|1-infinite",
@@ -138,7 +138,7 @@ def test_as_many_nodes_are_asked_as_a_job_has(
         ("gpu*|2|gpu:8|64|up|10:00|5:00|1-infinite", {}, ""),
         # A site may have set it.
         ("gpu*|2|gpu:8|64|up|infinite|n/a|1-infinite", {"time": "2"}, "'2' leaves 0 s before the warning"),
-        ("gpu*|2|gpu:8|64|up|infinite|n/a|1", {}, "a job asks for 2 nodes, and gpu allows 1 a job"),
+        ("gpu*|2|gpu:8|64|up|infinite|n/a|1", {}, "2 nodes, and gpu allows 1 a job"),
         ("gpu*|2|gpu:8|64|down|infinite|n/a|1-infinite", {}, "gpu is down"),
         ("gpu*|2|gpu:8|64|drain|infinite|n/a|1-infinite", {}, "gpu is drain"),
     ],

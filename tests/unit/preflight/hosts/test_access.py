@@ -224,7 +224,7 @@ def test_its_own_file_that_the_head_does_not_see() -> None:
     results = {"parts": {"look": {"troubles": {"f1": "an empty file is seen there"}}}}
     blind = make_answers(second={"head": results["parts"], "b": {"look": {"troubles": {}}}}).second
     failed = _failed(Answers(first=answers.first, second=blind, third=answers.third, files=FILES))
-    assert states(failed["output folder is shared", "b"].found, "/out", "by the head", "empty")
+    assert states(failed["output folder is shared", "b"].found, "/out", "the head", "empty")
 
 
 def test_when_the_head_cannot_write_nothing_is_reported_of_the_others_seeing_it() -> None:
