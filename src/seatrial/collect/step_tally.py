@@ -149,26 +149,26 @@ class _Lines:
         is_own = line.startswith(self._mark) if self._mark else not line.startswith(b"[rank")
         shapes = self._own if is_own else self._others
         key = line.translate(SAME_DIGIT)
-        places = shapes.get(key, NOTHING)
-        if places is NOTHING and key not in shapes:
-            places = self._find(line, is_own=is_own)
+        spans = shapes.get(key, NOTHING)
+        if spans is NOTHING and key not in shapes:
+            spans = self._find(line, is_own=is_own)
             if len(key) <= LONGEST_SHAPE:
                 if len(shapes) >= MAX_SHAPES:
                     shapes.clear()
-                shapes[key] = places
-        if places is None:
+                shapes[key] = spans
+        if spans is None:
             self._read_parts(line, tally)
-        elif places is not NOTHING:
-            self._take(line, places, tally)
+        elif spans is not NOTHING:
+            self._take(line, spans, tally)
 
-    def _take(self, line: bytes, places: _FieldSpans, tally: StepTally) -> None:
-        if places.ends:
+    def _take(self, line: bytes, spans: _FieldSpans, tally: StepTally) -> None:
+        if spans.ends:
             tally.break_off()
-        if places.epoch is not None:
-            self._epoch = int(line[places.epoch[0] : places.epoch[1]])
-        if places.step is not None:
-            number = int(line[places.step[0] : places.step[1]].replace(b",", b""))
-            loss = None if places.loss is None else float(line[places.loss[0] : places.loss[1]])
+        if spans.epoch is not None:
+            self._epoch = int(line[spans.epoch[0] : spans.epoch[1]])
+        if spans.step is not None:
+            number = int(line[spans.step[0] : spans.step[1]].replace(b",", b""))
+            loss = None if spans.loss is None else float(line[spans.loss[0] : spans.loss[1]])
             if number <= LARGEST_STEP:
                 tally.take(number, loss, self._epoch)
 
@@ -188,8 +188,8 @@ class _Lines:
                 spans = ((name, match.span(name)) for name in ("step", "loss") if name in pattern.groupindex and match[name] is not None)
                 found |= {name: (first + begin, last + begin) for name, (first, last) in spans}
         epoch = NAMED_EPOCH.search(text, begin) if "poch" in text else None
-        places = _FieldSpans(ends=ends, epoch=epoch.span(1) if epoch else None, step=found.get("step"), loss=found.get("loss"))
-        return NOTHING if places == NOTHING else places
+        spans = _FieldSpans(ends=ends, epoch=epoch.span(1) if epoch else None, step=found.get("step"), loss=found.get("loss"))
+        return NOTHING if spans == NOTHING else spans
 
     def _read_parts(self, line: bytes, tally: StepTally) -> None:
         if ATTEMPT_ENDS.search(line):

@@ -69,8 +69,8 @@ class HostfileError(UsageError):
         super().__init__(_with_location(problem, file, line))
 
 
-def _with_location(problem: str, *place: Path | str | int | None) -> str:
-    return ": ".join(filter(None, (":".join(str(part) for part in place if part is not None), problem)))
+def _with_location(problem: str, *location: Path | str | int | None) -> str:
+    return ": ".join(filter(None, (":".join(str(part) for part in location if part is not None), problem)))
 
 
 class NoHostsError(HostfileError):

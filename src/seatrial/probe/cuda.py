@@ -92,7 +92,7 @@ class Cuda:
                 read = self._find_slot(stream, instead_of)
                 batch = read.batch
             loss = value.detach() if value.requires_grad else value
-            batch.row.places[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), True)
+            batch.row.slots[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), True)
         except RuntimeError as error:
             self._give_up(error)
             return None
@@ -114,7 +114,7 @@ class Cuda:
         return batch.values is not None or (batch.is_closed and self.has_passed(batch.row.event))
 
     def _find_slot(self, stream: Any, instead_of: LossRead | None) -> LossRead:
-        """The place of the loss that is replaced, or the next one in a batch on this stream."""
+        """The slot of the loss that is replaced, or the next one in a batch on this stream."""
         batch = self._batch
         if instead_of is not None and instead_of.batch is batch and stream is batch.stream:
             return instead_of
@@ -153,11 +153,11 @@ class Cuda:
 class Row:
     """Pinned memory for the losses of one batch, and the event after them."""
 
-    __slots__ = ("event", "places", "values")
+    __slots__ = ("event", "slots", "values")
 
     def __init__(self, values: Any, event: Any) -> None:
         self.values = values
-        self.places = list(values.unbind())
+        self.slots = list(values.unbind())
         self.event = event
 
 
