@@ -1,1 +1,1 @@
-"""From what runs left on disk to values: attempts, step tables, causes of failure, and the manifest of them all."""
+"""Turns what runs left on disk into values: attempts, step tables, causes of failure, and the manifest of them all."""

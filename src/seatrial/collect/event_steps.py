@@ -212,7 +212,7 @@ def _sum(parts: Iterable[Counts]) -> Counts:
 
 
 def _without_duplicates(table: pl.DataFrame) -> tuple[pl.DataFrame, Counts, Counts]:
-    """By rank and step. A step written twice (flushed again after an error) counts once, as first written."""
+    """The table by rank and step. A step written twice (flushed again after an error) counts once, as first written."""
     rank, step = np.diff(table["rank"].to_numpy()), np.diff(table["step"].to_numpy())
     if bool(((rank > 0) | ((rank == 0) & (step > 0))).all()):
         return table, {}, {}

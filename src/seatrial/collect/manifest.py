@@ -57,7 +57,7 @@ def _ending(attempt: Attempt) -> dict[str, Scalar]:
 
 
 def _iso(t: float) -> str | None:
-    """None for 0 and for a time outside the calendar."""
+    """The time in ISO format; None for 0 and outside the calendar."""
     with contextlib.suppress(ValueError, OverflowError, OSError):
         return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds") if t else None
     return None

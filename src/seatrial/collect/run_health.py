@@ -303,7 +303,7 @@ def _options(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _debug_in_environment(attempt: Attempt, paths: AttemptPaths) -> Iterator[DebugSetting]:
-    """By the ranks' own variables; by provenance.json, else the plan's, where environment.json is lost."""
+    """Debug settings by the ranks' variables; by provenance.json, else the plan, if environment.json is lost."""
     variables, source = read_environment(paths.environment), paths.environment.name
     if variables is None and attempt.provenance.environment:
         variables, source = {**attempt.provenance.environment, **attempt.spec.env}, paths.provenance.name

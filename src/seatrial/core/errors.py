@@ -36,7 +36,7 @@ FAILED = 2
 INCONCLUSIVE = 3
 """Too little data to decide."""
 INTERRUPTED = 130
-"""By one of STOP_SIGNALS."""
+"""Interrupted by one of STOP_SIGNALS."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_WORD = 400
 CLOSE = 0.5

@@ -23,7 +23,7 @@ MAX_BYTES = 16 << 20
 PIPE_BYTES = 64 << 10
 """The kernel's buffer of a pipe."""
 ACTIVATED_LINE = " of activate in "
-"""In the line about a line of site.yaml that failed."""
+"""Marks the output about a failed line of site.yaml."""
 KILL_TIMEOUT_S = 5.0
 """Longest wait for a killed process: in an uninterruptible call it ends later, by itself."""
 

@@ -48,7 +48,7 @@ UNIT_KINDS: tuple[dict[str, int], ...] = (
     # `pct`, since a YAML value cannot begin with a bare %.
     {"%": 1, "pct": 1, "ratio": 100},
 )
-"""Of each kind, unit → how many of the smallest one: whole numbers, so that nothing is rounded before the end."""
+"""Per kind: unit → multiple of the smallest unit, in whole numbers, so that nothing is rounded before the end."""
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
 
 

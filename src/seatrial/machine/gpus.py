@@ -95,7 +95,7 @@ def list_gpus(library: Any) -> tuple[Gpu, ...]:
 
 
 def visible_gpus(gpus: Sequence[Gpu], devices: Sequence[str], environment: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """Those of `gpus` that a run can see: the `devices` it names, else those in CUDA_VISIBLE_DEVICES, else all."""
+    """The GPUs that a run can see: the `devices` it names, else those in CUDA_VISIBLE_DEVICES, else all."""
     limit = visible_ids(environment)
     if devices or limit is None:
         return select_gpus(gpus, devices)

@@ -126,7 +126,7 @@ def describe_infiniband(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def match_nccl_interfaces(pattern: str, interfaces: Iterable[str]) -> list[str]:
-    """Those of `interfaces` that NCCL_SOCKET_IFNAME=`pattern` selects, in their own order, of which NCCL's bootstrap uses the first; all
+    """The interfaces that NCCL_SOCKET_IFNAME=`pattern` selects, in order; NCCL's bootstrap uses the first; all
     for an empty pattern."""
     rest = pattern.strip()
     inverted, rest = rest.startswith("^"), rest.removeprefix("^")
@@ -159,7 +159,7 @@ def listening_addresses(pattern: str, named: str = "") -> tuple[str, ...]:
 
 
 def match_gloo_interfaces(text: str, interfaces: Iterable[str]) -> list[str]:
-    """Those of `interfaces` that Gloo uses."""
+    """The interfaces that Gloo uses."""
     known = set(interfaces)
     return [name for name in parse_gloo_interfaces(text) if name in known]
 

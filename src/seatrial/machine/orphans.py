@@ -196,7 +196,7 @@ def _with_children(found: Iterable[int], parents: Mapping[int, int]) -> set[int]
 
 
 def _remove_segments(folder: Path) -> None:
-    """Only on the host of an order, and only what is not newer than the last write of the agent that carried it out."""
+    """Remove segments on the order's own host that are not newer than the last write of its agent."""
     attempt = AttemptPaths(folder)
     with contextlib.suppress(OSError):
         for path in (attempt.agent_order, *attempt.nodes.glob(f"*/{attempt.agent_order.name}")):

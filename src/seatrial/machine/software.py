@@ -214,7 +214,7 @@ def query_interpreter(path: str, variables: tuple[tuple[str, str], ...]) -> Inte
 
 
 def _read_torch_cuda(torch: str | None) -> str:
-    """From the version file beside torch's __init__.py."""
+    """torch's CUDA version, from the file beside its __init__.py."""
     try:
         return parse_torch_cuda(Path(torch).with_name("version.py").read_text(encoding="utf-8", errors="replace")) if torch else ""
     except OSError:
@@ -239,7 +239,7 @@ class CudaVersions:
 
 
 def find_cuda_versions(torch_cuda: str, packages: Mapping[str, str], env: Mapping[str, str], driver_cuda: str) -> CudaVersions:
-    """From the interpreter's torch and packages, the run's environment and the driver."""
+    """Versions by the interpreter's torch and packages, the run's environment and the driver."""
     return CudaVersions(
         cuda=torch_cuda or driver_cuda,
         cudnn=_library_version("cudnn", torch_cuda, packages, env),

@@ -155,7 +155,7 @@ class GpuTelemetry:
         return {**cells, **self._count_processes(device)}
 
     def _query(self, device: _Device, query: NvmlQuery) -> Any | None:
-        """None where the driver has no answer, now or ever."""
+        """The answer of the driver; None without one."""
         while (index := device.call_indices.get(query, 0)) < len(query.calls):
             name, *arguments = query.calls[index]
             try:

@@ -60,7 +60,7 @@ class Stall:
     others: tuple[RankState, ...] = ()
     """The other ranks that are not done."""
     moving: frozenset[int] = frozenset()
-    """Those of them that still take steps."""
+    """Those of `others` that still take steps."""
     num_done: int = 0
     iter_ms_p50: float | None = None
     """Median step time of the slowest rank before the stall."""
@@ -77,7 +77,7 @@ def furthest_behind(states: Sequence[RankState]) -> list[RankState]:
 
 
 def find_culprit(last: Sequence[RankState], silent: frozenset[int]) -> RankState:
-    """Of ranks at the same step, a silent one first; then of the rarest phase, then of the earliest, then the lowest rank."""
+    """The rank to blame: at the same step a silent one first, then the rarest phase, the earliest phase, the lowest rank."""
     among = [state for state in last if state.rank in silent] or last
     counts = Counter(state.phase for state in among)
     return min(among, key=lambda state: (counts[state.phase], PHASE_ORDER.get(state.phase, len(PHASE_ORDER)), state.rank))

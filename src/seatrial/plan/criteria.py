@@ -453,7 +453,7 @@ def _problem(criterion: Criterion, plan: CampaignPlan, pinned: Collection[str]) 
 
 
 def _unknown_baseline(plan: CampaignPlan) -> str:
-    """Not an error: the folder may hold groups of other plans, now or later."""
+    """A sentence about an unknown baseline; not an error, since the folder may hold groups of other plans, now or later."""
     groups, baseline = list(dict.fromkeys(run.group for run in plan.runs if run.mode != SENTINEL)), plan.baseline
     exists = baseline in groups or CampaignPaths(Path(plan.output)).run(run_name(baseline, 1)).folder.is_dir()
     if baseline == DEFAULT_BASELINE or exists:

@@ -326,7 +326,7 @@ class TimeEstimate:
 
     runs: int
     total_s: float | None
-    """None if no run was measured yet."""
+    """Estimated time; None if no run was measured yet."""
     at_most_s: float | None
     """Bound from limits.run_s and the budget; None where neither is set."""
     measured_groups: int

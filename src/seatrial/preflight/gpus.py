@@ -82,7 +82,7 @@ def check_count(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> 
 
 
 def check_visible(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> Iterator[Check]:
-    """For runs with `device: cuda` that name no GPUs: one visible GPU per rank; MIG instances are left to CUDA."""
+    """Checks that runs with `device: cuda` without named GPUs have one visible GPU per rank; MIG instances are left to CUDA."""
     wanted = {(spec.workload.name, spec.place.ranks): spec for spec in need.runs if asks_for_gpus(spec) and not spec.place.devices}
     for (workload, ranks), spec in sorted(wanted.items()):
         environment = need.environment(spec)

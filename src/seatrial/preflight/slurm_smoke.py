@@ -115,7 +115,7 @@ class NodeTask:
     argv: Sequence[str]
     """Starts NODE_MODULE, after the site's lines."""
     srun_options: Sequence[str] = ()
-    """Of the site's container."""
+    """srun's options for the site's container."""
     activation: Sequence[str] = ()
     """Starts the command behind it after the site's lines, without the container; empty where the site has none."""
     variables: Mapping[str, str] = field(default_factory=dict)

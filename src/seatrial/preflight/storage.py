@@ -1,5 +1,5 @@
-"""Where a campaign writes and reads: the output folder, disk space and inodes, temporary files, caches, /dev/shm, and data that a plan
-names.
+"""Checks of what a campaign writes and reads: the output folder, disk space and inodes, temporary files, caches, /dev/shm, and data that a
+plan names.
 
 In: a `Need`. Out: checks. The output folder is tested: a file is written, renamed, locked and removed. A bundled workload is
 refused when its data is missing; for a script's arguments it is only a warning, since the script may create the folder itself, and a name

@@ -235,7 +235,7 @@ def judge_load(facts: LoadFacts) -> Iterator[Check]:
 
 
 def clock_is_synchronised() -> bool | None:
-    """By adjtimex(2), which only reads when asked to change nothing; None if unavailable."""
+    """Whether the clock is synchronised, by a read-only adjtimex(2); None if unavailable."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     except (OSError, AttributeError):

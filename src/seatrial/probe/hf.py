@@ -137,7 +137,7 @@ class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
 
 
 def can_have_hooks(model: Any, args: Any) -> bool:
-    """Not a compiled model, whose graph a hook would break, nor a replicated one, whose replicas run in threads."""
+    """False for a compiled model, whose graph a hook would break, and a replicated one, whose replicas run in threads."""
     if not hasattr(model, "register_forward_pre_hook"):
         return False
     is_compiled = args.torch_compile or hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None

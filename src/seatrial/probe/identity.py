@@ -22,7 +22,7 @@ RANK_SCOPES = ("all", "rank0")
 DEFAULT_WINDOW = 100
 OWN_STAT = Path("/proc/self/stat")
 START_TIME_FIELD = 19
-"""Of /proc/PID/stat, counted after the name: ticks from boot to the start of the process."""
+"""Field of /proc/PID/stat, counted after the name: ticks from boot to the start of the process."""
 TRUE_TEXTS = ("1", "true", "yes", "on")
 FALSE_TEXTS = ("", "0", "false", "no", "off")
 
@@ -70,7 +70,7 @@ def identify(
     phase_every: int | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> Identity | None:
-    """From the arguments, else the environment, else as a single local process; None when no files are wanted."""
+    """The identity by the arguments, else the environment, else as a single local process; None if no files are wanted."""
     folder = run_dir or env.get(events.ENV_RUN_DIR)
     if not folder or is_loader_worker():
         return None
@@ -100,7 +100,7 @@ def identify(
 
 
 def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
-    """From torchrun's variables, else Slurm's, else Open MPI's, else torch's process group; (0, 1) for a single process."""
+    """Rank and size from torchrun's variables, else Slurm's, else Open MPI's, else torch's process group; (0, 1) for a single process."""
     for rank_name, world_size_name, _ in events.RANK_VARIABLES:
         if env.get(rank_name):
             rank = integer_variable(env, rank_name, 0)
@@ -131,7 +131,7 @@ def process_group(env: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
 
 
 def local_rank_of(env: Mapping[str, str]) -> int | None:
-    """From the launcher that gave the rank; 0 for a single process, None where the launcher does not set it."""
+    """Local rank by the launcher that set the rank; 0 for a single process, None where the launcher does not set it."""
     name = next((local_rank_name for rank_name, _, local_rank_name in events.RANK_VARIABLES if env.get(rank_name)), None)
     # Lightning starts its own processes, and sets LOCAL_RANK alone.
     text = env.get(name or "LOCAL_RANK", "")

@@ -25,7 +25,7 @@ WORK = ("fwd", "bwd", "optimizer")
 
 
 def _callback_class() -> Any:
-    """Of the package that the script uses: a Trainer of one calls hooks that a callback of the other may not have."""
+    """The callback class of the package that the script uses: a Trainer of one calls hooks that a callback of the other may not have."""
     imported = next((module for name in PACKAGES if (module := sys.modules.get(name))), None)
     if imported is not None:
         return imported.Callback

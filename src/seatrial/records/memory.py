@@ -24,7 +24,7 @@ class ForecastUnknown(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryForecast:
-    """Of one rank at the highest moment of a step."""
+    """Memory of one rank at the peak of a step."""
 
     parts: dict[str, int]
     """Part → bytes that torch's allocator hands out: weights, gradients, optimizer, communication, activations, logits, temporary."""

@@ -378,7 +378,7 @@ class CampaignPlan:
     stop_on_error: bool = False
     budget_s: float | None = None
     runs: tuple[RunSpec, ...] = ()
-    """In the order they are to be run."""
+    """In the order of execution."""
     selected: tuple[str, ...] = ()
     """Runs selected by `--only`; empty means all. The others are not pending."""
     alike: tuple[str, ...] = ()

@@ -63,7 +63,7 @@ class SamplerAccount:
     cpu_s: float = 0.0
     """CPU time of the sampler itself."""
     wall_s: float = 0.0
-    """From its first sample to its last."""
+    """Time from its first sample to its last."""
     empty: bool = False
     """No row was written; `note` says why, and `expected` whether that is normal."""
     expected: bool = False

@@ -106,7 +106,7 @@ class LogReader:
         return {source for source, steps in self._scan.file_steps.items() if steps.is_training}
 
     def short_files(self, sources: Collection[str]) -> dict[str, int]:
-        """Those of these parallel files that end, without a good end, before a step that another shows; with their last step."""
+        """The parallel files that end, without a good end, before a step that another shows; with their last step."""
         files = {source: steps for source, steps in self._scan.file_steps.items() if source in sources and steps.numbers}
         furthest = max(files.values(), key=lambda steps: steps.numbers[-1], default=None)
         return {source: steps.numbers[-1] for source, steps in files.items() if furthest is not None and steps.ends_before(furthest)}

@@ -486,7 +486,7 @@ def read_rank_lines(lines: Sequence[StampedLine]) -> SeedReading:
 
 
 def _estimate(match: re.Match[str], index: int) -> EtaPoint | None:
-    """None for a line with a number out of range."""
+    """The estimate of a line; None with a number out of range."""
     step, remain_steps, eta_s = (_number(match.group(group)) for group in (1, 2, 3))
     if step is None or remain_steps is None or eta_s is None:
         return None
@@ -506,7 +506,7 @@ def _estimate(match: re.Match[str], index: int) -> EtaPoint | None:
 
 
 def _number(text: str) -> float | None:
-    """None for what is not a number, or beyond any step or time."""
+    """The number; None for other text and beyond any step or time."""
     value = float(text) if text else math.nan
     return value if 0 <= value <= LARGEST_STEP else None
 
@@ -559,7 +559,7 @@ def num_started_ranks(launcher_log: Path) -> int | None:
 
 
 def _num_ranks(world_info: bytes) -> int | None:
-    """Of `{"node1": [0, 1], …}` in base64; None for anything else."""
+    """Number of ranks in `{"node1": [0, 1], …}`, given in base64; None for anything else."""
     try:
         hosts = json.loads(base64.urlsafe_b64decode(world_info))
         return sum(len(slots) for slots in hosts.values())

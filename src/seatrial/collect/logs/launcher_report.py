@@ -60,7 +60,7 @@ SIGNAL_TEXTS = {signal.strsignal(one): one for one in signal.Signals}
 
 @dataclass(kw_only=True)
 class ReportedEnd:
-    """Who ended first, by the launcher's report."""
+    """The process that ended first, by the launcher's report."""
 
     rank: int | None = None
     code: int | None = None

@@ -152,7 +152,7 @@ class LogScan:
         self._has_evidence, self._evidence_at = False, 0
         """Whether there are signs that the run may recover from, and the line of the last."""
         self.reported_end: ReportedEnd | None = None
-        """Who ended first."""
+        """The process that ended first."""
         self.python_stack: list[str] = []
         """Innermost frames of the first thread, for the last native crash."""
         self.under_torchrun = False

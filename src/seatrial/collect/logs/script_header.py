@@ -70,7 +70,7 @@ class ScriptHeader:
 
     @property
     def tokens(self) -> PrintedFact | None:
-        """As printed, else samples times sequence length."""
+        """Tokens as printed, else samples times sequence length."""
         samples, length = self.facts.get("samples"), self.facts.get("sequence_length")
         if "tokens" in self.facts or samples is None or length is None:
             return self.facts.get("tokens")

@@ -79,7 +79,7 @@ def whole(text: str | None) -> int | None:
 
 
 def flag(text: str | None) -> bool | None:
-    """None where the cell is neither true nor false."""
+    """A truth value; None where the cell is neither true nor false."""
     return _FLAGS.get(text.lower()) if text else None
 
 

@@ -398,7 +398,7 @@ class OriginalRun(RunLogs):
     group: str
     repeat: int
     folder: Path | None
-    """None where it is missing."""
+    """Its folder; None if missing."""
 
     @property
     def name(self) -> str:

@@ -211,7 +211,7 @@ class LinkSpeed:
     """The measured speed between two hosts, in bytes per second."""
 
     there: float
-    """From the client to the server."""
+    """Speed from the client to the server."""
     back: float
     problem: str = ""
     """Why it could not be measured; else empty."""

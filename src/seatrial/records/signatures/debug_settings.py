@@ -21,7 +21,7 @@ class DebugSwitch:
     """One switch."""
 
     name: str
-    """Of a variable or setting; with * at its end, a prefix."""
+    """Name of a variable or setting; a prefix if it ends with *."""
     why: str
     on: tuple[str, ...] = ()
     """The values that count, in lower case; empty for all but OFF."""

@@ -33,7 +33,7 @@ class Signature:
     id: str
     """Stable. The entry named like a cause has the advice for all outcomes with that cause and no entry of their own."""
     symptom: str
-    """In Markdown: a line as it is printed, an event, a file."""
+    """What one sees, in Markdown: a line as it is printed, an event, a file."""
     cause: Cause
     """As in outcome.json; `none` where it is not a failure."""
     fault: Fault
@@ -46,7 +46,7 @@ class Signature:
     patterns: tuple[str, ...] = ()
     """Regular expressions, searched in a line of the log; none where the log does not show it."""
     exit_codes: tuple[int, ...] = ()
-    """Of the launcher, where its log has no other sign."""
+    """Exit codes of the launcher, where its log has no other sign."""
     after_effect: bool = False
     """Printed by ranks when another one has died: it counts only where there is no other sign."""
     echo: bool = False
