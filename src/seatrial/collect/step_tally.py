@@ -188,8 +188,8 @@ class _Lines:
                 spans = ((name, match.span(name)) for name in ("step", "loss") if name in pattern.groupindex and match[name] is not None)
                 found |= {name: (first + begin, last + begin) for name, (first, last) in spans}
         epoch = NAMED_EPOCH.search(text, begin) if "poch" in text else None
-        spans = _FieldSpans(ends=ends, epoch=epoch.span(1) if epoch else None, step=found.get("step"), loss=found.get("loss"))
-        return NOTHING if spans == NOTHING else spans
+        fields = _FieldSpans(ends=ends, epoch=epoch.span(1) if epoch else None, step=found.get("step"), loss=found.get("loss"))
+        return NOTHING if fields == NOTHING else fields
 
     def _read_parts(self, line: bytes, tally: StepTally) -> None:
         if ATTEMPT_ENDS.search(line):
