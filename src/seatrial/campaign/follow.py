@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from seatrial.campaign.ending import Ending, LostHost
 from seatrial.campaign.escalation import Escalation, Level, StopReasons
-from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import StopRequests, Urgency
+from seatrial.campaign.live_log import LiveLog
+from seatrial.campaign.outcome_rules import Ending, LostHost
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
 from seatrial.core.durable import append_line_durably
@@ -55,7 +55,7 @@ class Follower:
         on_progress: OnProgress,
         on_stop: OnStop,
         *,
-        log: GrowingLog | None = None,
+        log: LiveLog | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:

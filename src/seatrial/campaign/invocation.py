@@ -1,7 +1,7 @@
 """One `seatrial run` of a plan: what every loop over its runs is given, when failures end it early, and how it ended.
 
 In: a run that is over. Out: a CampaignEnd where no further run is to start. The one place that decides it, for runs that are processes here
-(`campaign.loop`) and for runs that are jobs (`campaign.jobs`, `campaign.allocations`).
+(`campaign.loop`) and for runs that are jobs (`campaign.slurm.job_loop`, `campaign.slurm.allocation_loop`).
 """
 
 from __future__ import annotations

@@ -19,14 +19,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
-from seatrial.campaign.allocations import AllocationLoop, is_over_since, settle_other_job
-from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts, StopRequests
 from seatrial.campaign.invocation import CampaignEnd, EarlyEnd, Invocation
-from seatrial.campaign.job import CurrentJob
-from seatrial.campaign.job_endings import settle_other_jobs
-from seatrial.campaign.job_queue import FollowedJob
-from seatrial.campaign.jobs import InFlightJob, JobLoop
+from seatrial.campaign.live_log import LiveLog
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, link_counted, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
@@ -39,6 +34,11 @@ from seatrial.campaign.resume import (
     uncounted_runs,
 )
 from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.slurm.allocation_loop import AllocationLoop, is_over_since, settle_other_job
+from seatrial.campaign.slurm.job_loop import InFlightJob, JobLoop
+from seatrial.campaign.slurm.outcomes import settle_other_jobs
+from seatrial.campaign.slurm.program import CurrentJob
+from seatrial.campaign.slurm.queue import FollowedJob
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
 from seatrial.core.paths import AttemptPaths, CampaignPaths
@@ -320,7 +320,7 @@ class _Campaign:
                 **_eta_fields(run_left, campaign_left),
             )
 
-        log = GrowingLog(attempt)
+        log = LiveLog(attempt)
         try:
             on_stop, plan_hash = partial(self.listener.stopping, spec), self.invocation.plan_hash
             if self.job is not None:
@@ -337,7 +337,7 @@ class _Campaign:
         self._ended(spec, attempt, outcome, log)
         return outcome
 
-    def _ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome, log: GrowingLog | None = None) -> None:
+    def _ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome, log: LiveLog | None = None) -> None:
         how = outcome.outcome
         self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
         measured = self.recorder.record(attempt, log.line_index() if log else None) if self.recorder else None

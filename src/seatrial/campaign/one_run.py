@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
-from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import StopRequests
+from seatrial.campaign.live_log import LiveLog
 from seatrial.campaign.resume import with_resumption
 from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
 from seatrial.collect.attempt_files import read_resumption, recover_files
@@ -61,7 +61,7 @@ def run_one(
     *,
     server: PernodeServer | None = None,
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
-    log: GrowingLog | None = None,
+    log: LiveLog | None = None,
 ) -> RunOutcome:
     """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name, `log` reads its log."""
     outcome = run_to_outcome(spec, attempt, interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts, log=log)
@@ -78,10 +78,10 @@ def run_to_outcome(
     *,
     server: PernodeServer | None = None,
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
-    log: GrowingLog | None = None,
+    log: LiveLog | None = None,
 ) -> RunOutcome:
     """The same without writing the outcome."""
-    started_t, log = time.time(), log or GrowingLog(attempt)
+    started_t, log = time.time(), log or LiveLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
             job = os.environ.get("SLURM_JOB_ID", "") if spec.place.traits.runs_in_jobs else ""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.campaign.ending import Ending, RankEndings, judge_ending, with_oom_kill
-from seatrial.campaign.growing_log import GrowingLog
+from seatrial.campaign.live_log import LiveLog
+from seatrial.campaign.outcome_rules import Ending, RankEndings, judge_ending, with_oom_kill
 from seatrial.collect.attempt_files import node_of_rank, read_record
 from seatrial.collect.logs.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
@@ -48,11 +48,9 @@ MIN_SHARE_OF_BAR = 0.9
 _FROM = re.compile(r"^(?:\[(?:host [^\]]+|rank\d+)\]: ?)+")
 
 
-def outcome_of(
-    spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int, log: GrowingLog | None = None
-) -> RunOutcome:
+def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int, log: LiveLog | None = None) -> RunOutcome:
     """`log` is what was read of its log while it ran; without one all of it is read now."""
-    log = log or GrowingLog(attempt)
+    log = log or LiveLog(attempt)
     ranks = read_rank_endings(attempt)
     if ending.returncode == 0:
         ranks = replace(ranks, small_world=world_at_end(spec.place.ranks, attempt))
@@ -123,7 +121,7 @@ def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
     return not spec.place.traits.is_this_machine or provenance is None or bool(provenance.gpu_uuid_list)
 
 
-def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, requested_steps: int | None) -> str:
+def _why_it_may_have_failed(read: Diagnosis, log: LiveLog, requested_steps: int | None) -> str:
     """Of a run that exited with 0; empty where nothing in its log puts that into doubt."""
     if read.outcome is None:
         if read.traceback_at_end:
@@ -171,7 +169,7 @@ def read_rank_endings(attempt: AttemptPaths) -> RankEndings:
     return RankEndings(started=len(endings), done=len(stops), stepped=stepped, min_steps=min(map(_steps, stops), default=0))
 
 
-def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings, log: GrowingLog) -> RankEndings:
+def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings, log: LiveLog) -> RankEndings:
     """With the ends of ranks that the launcher logged: deepspeed's exit code 0 proves nothing, nor does it in a user's script."""
     launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else None
     if launched is None and log.may_name_ranks():

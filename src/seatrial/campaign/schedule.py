@@ -1,8 +1,6 @@
 """What runs next: the plan's unfinished runs in the plan's order, as long as the budget lasts.
 
-In: the runs that are left, how long runs of each group took so far, and the budget. Out: the next run, and the time to go. Every loop over
-runs asks it (`campaign.loop`, `campaign.jobs`, `campaign.allocations`): `next`, `ended`, `left`, `time_left`. This one is a fixed list, of
-which several runs may be in flight where each has hosts of its own; a race between groups is another class with these methods.
+In: the runs that are left, how long runs of each group took so far, and the budget. Out: the next run, and the time to go.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.campaign.ending import Ending, LostHost, RankEndings, judge_ending, with_oom_kill
+from seatrial.campaign.outcome_rules import Ending, LostHost, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.run_outcome import (
     FAILURE_TAIL_LINES,
     line_before,

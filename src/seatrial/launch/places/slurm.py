@@ -1,11 +1,11 @@
 """Slurm: a run, or all runs of a campaign, as a job. The script of the job, its submission, and which nodes it got.
 
-The job is autonomous: `job.sbatch` starts one program on the first of its nodes (`seatrial.campaign.job` for one run,
-`seatrial.campaign.allocation_job` for many), which does there what the harness does for others, and writes outcome.json. The harness only
+The job is autonomous: `job.sbatch` starts one program on the first of its nodes, which does there what the harness does for others, and
+writes outcome.json. The harness only
 submits, looks and cancels. It can therefore be killed, or its login node can go away, and another one picks the jobs up: all there is to
 know of them is in the folder.
 
-    submit(paths, order)         job.sbatch, job_order.json → sbatch → job.json
+    submit(paths, order, …)      job.sbatch, job_order.json → sbatch → job.json
     submitted(paths)             what an earlier process submitted
     nodes_of_job(spec)           in the job: the spec with the nodes that Slurm gave to it
     ask_nodes(names, question)   in the job: what each of them answers
@@ -40,8 +40,6 @@ from seatrial.records.job import AllocationOrder, JobOrder, StartedJob, Submitte
 from seatrial.records.launch import Reply
 from seatrial.records.plan import RunSpec
 
-# Programs that a job starts by name, as hosts start the agent: nothing of them is imported here.
-JOB_MODULE, ALLOCATION_MODULE = "seatrial.campaign.job", "seatrial.campaign.allocation_job"
 JOB_NAME_LENGTH = 60
 # 60 ranges of as many ports as are tried, all below those that the kernel gives to clients.
 FIRST_PORT, PORTS_OF_JOB, PORT_RANGES = 20_000, 200, 60
@@ -54,13 +52,13 @@ _JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+&|()\[\]*-]*")
 
 
-def submit(paths: JobPaths, order: Order, call: Submission | None = None) -> SubmittedJob | None:
+def submit(paths: JobPaths, order: Order, program: str, call: Submission | None = None) -> SubmittedJob | None:
     """Submit an attempt or an allocation; None where the controller does not answer, and nobody knows yet whether it took the job.
     LaunchError where it refused it."""
     if is_world_writable(paths.campaign):
         raise LaunchError(world_writable_text(paths.campaign))
     write_private_json(paths.job_order, to_json(order))
-    text = script(order, paths)
+    text = script(order, paths, program)
     # The site's lines may export secrets.
     write_text(paths.job_script, text, PRIVATE_PROGRAM)
     # Not by its name: whoever may write to the folder could replace the file before sbatch reads it.
@@ -129,12 +127,12 @@ def _title(order: Order, paths: JobPaths) -> str:
     return f"{order.spec.run}, {paths.folder.name.replace('-', ' ')}"
 
 
-def script(order: Order, paths: JobPaths) -> str:
-    """job.sbatch, which a person can submit too."""
+def script(order: Order, paths: JobPaths, program: str) -> str:
+    """job.sbatch, which starts the module `program` on the first node; a person can submit it too."""
     spec = order.spec
     assert spec.place.slurm is not None
     folder = str(paths.folder.absolute())
-    program = module_argv(ALLOCATION_MODULE if isinstance(order, AllocationOrder) else JOB_MODULE, spec.place.python)
+    argv = module_argv(program, spec.place.python)
     name = order.plan.name if isinstance(order, AllocationOrder) else spec.run
     lines = [
         "#!/bin/bash",
@@ -150,7 +148,7 @@ def script(order: Order, paths: JobPaths) -> str:
         # For the program itself; the ranks of every node are started after the same lines.
         *activation_lines(spec.site),
         # In place of the shell: a shell would pass no signal on before its child has ended.
-        f"exec {' '.join(_shell_word(argument) for argument in (*program, folder))}",
+        f"exec {' '.join(_shell_word(argument) for argument in (*argv, folder))}",
     ]
     return "\n".join(lines) + "\n"
 

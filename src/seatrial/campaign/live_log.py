@@ -30,13 +30,13 @@ from seatrial.records.signatures.harmless import HARMLESS_KEYWORDS
 LONGEST_TURN_CPU_S = 0.06
 """Of five turns a second: enough for ten megabytes a second of lines that are mostly alike."""
 INDEXED_KEYWORDS = tuple(dict.fromkeys((*KEYWORDS, *HEADER_KEYWORDS, HEAD.encode(), *HARMLESS_KEYWORDS)))
-REMEMBERED_BYTES = 256
+FINGERPRINT_BYTES = 256
 """Before the place where the next block begins: another text there means that it is another log."""
 RUNNER_LINE = b"--world_info="
 """In the line with which deepspeed's runner names the ranks that it starts."""
 
 
-class GrowingLog:
+class LiveLog:
     """Reads the log of one attempt as it grows."""
 
     def __init__(self, attempt: AttemptPaths, cpu_clock: Callable[[], float] = time.thread_time) -> None:
@@ -117,7 +117,7 @@ class GrowingLog:
         if not block:
             raise OSError(f"{self._log} became shorter while it was read")
         self._offset += len(block)
-        self._before = (self._before + block)[-REMEMBERED_BYTES:]
+        self._before = (self._before + block)[-FINGERPRINT_BYTES:]
         whole, newline, begun = block.rpartition(b"\n")
         if newline:
             self._feed(self._rest + whole + newline, self._offset - len(begun))

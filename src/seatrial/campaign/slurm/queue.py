@@ -1,12 +1,11 @@
-"""Jobs as Slurm sees them, for both loops over jobs (`campaign.jobs`, `campaign.allocations`): asked about, waited for, stopped, cancelled.
-`JobFollower` is what both loops keep and do alike, `JobQueue` their controller.
+"""Slurm's queue, for both loops over jobs: polled, waited for, stopped and cancelled. `JobFollower` is the loops' common base.
 
-A controller that does not answer is waited for. At the user's first stop request running ranks are asked to halt by a file of their own,
-which needs no controller, and jobs that wait are cancelled. The second cancels everything; where Slurm does not answer then, the jobs are
-left as they are and named (`left_text`): the next harness picks them up.
+A controller that does not answer is waited for. At the user's first stop request, running ranks are told to halt by a file, which needs no
+controller, and pending jobs are cancelled. The second request cancels everything; if Slurm does not answer then, the jobs are left as they
+are and named (`left_text`): the next harness picks them up.
 
-How long a job may wait: `place.queue_s`, counted from each time it was put into the queue, so also after a requeue. A reason that is a
-limit on a single job (NEVER_STARTS) ends the wait after HOPELESS_S: no end of other jobs resolves it.
+A job may wait for `place.queue_s`, counted anew after a requeue. A reason that is a limit on the job itself (NEVER_STARTS) ends the wait
+after NEVER_STARTS_S: no end of other jobs resolves it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ ASK_EVERY_S = 3.0
 STOP_GRACE_S = 20.0
 # For the answer to a second Ctrl-C.
 KILL_ANSWER_S = 5.0
-HOPELESS_S = 60.0
+NEVER_STARTS_S = 60.0
 """A partition's limit may be changed, and a reason be that of the scheduler's pass before."""
 NEVER_STARTS = re.compile(
     r"\w*PerJob\w*|Partition(?:TimeLimit|NodeLimit)|BadConstraints|Invalid(?:Account|QOS)|(?:Account|QOS)NotAllowed|DependencyNeverSatisfied"
@@ -61,7 +60,7 @@ class FollowedJob:
     stop_until_m: float | None = None
     stopped_before: bool = False
     """An earlier harness asked it to stop: that it does is no reason to leave its run."""
-    hopeless_m: float | None = None
+    unstartable_since_m: float | None = None
     """Since when its reason is one of NEVER_STARTS."""
 
     @property
@@ -98,40 +97,42 @@ class JobQueue:
 
     def __init__(self, interrupts: StopRequests, monotonic: Callable[[], float]) -> None:
         self._interrupts, self._monotonic = interrupts, monotonic
-        self._asked_m = float("-inf")
-        self._heeded = Urgency.NONE
+        self._last_query_m = float("-inf")
+        self._handled_urgency = Urgency.NONE
         self.jobs: Mapping[str, slurm.JobStatus] | None = None
         """None while Slurm has not answered, or its answer is older than the newest job."""
         self.abandoned = False
         """Slurm did not answer after the second stop request: nothing more can be done here."""
 
     def ask(self) -> None:
-        if self._monotonic() - self._asked_m >= ASK_EVERY_S:
+        if self._monotonic() - self._last_query_m >= ASK_EVERY_S:
             self.jobs = slurm.own_jobs(self.call)
-            self._asked_m = self._monotonic()
+            self._last_query_m = self._monotonic()
             self.abandoned = self.abandoned or (self.jobs is None and self._interrupts.urgency is Urgency.KILL)
 
     def call(self, argv: Sequence[str], text: str = "") -> slurm.Answer:
         """Until the user wants something else meanwhile."""
         timeout_s = KILL_ANSWER_S if self._interrupts.urgency is Urgency.KILL else slurm.TIMEOUT_S
-        return slurm.call(argv, text, timeout_s, give_up=lambda: self._interrupts.hung_up or self._interrupts.urgency > self._heeded)
+        return slurm.call(
+            argv, text, timeout_s, give_up=lambda: self._interrupts.hung_up or self._interrupts.urgency > self._handled_urgency
+        )
 
     def submitted_one(self) -> None:
         """What Slurm said before is older than this job."""
-        self._asked_m, self.jobs = self._monotonic(), None
+        self._last_query_m, self.jobs = self._monotonic(), None
 
     def check_wait(self, one: FollowedJob, wanted: SlurmSpec | None) -> None:
         """Cancel a job that has waited for too long, or waits for what will not come."""
         if one.cancelled or not one.status.is_queued or one.job is None:
-            one.hopeless_m = None
+            one.unstartable_since_m = None
             return
         if wanted and wanted.queue_s is not None and time.time() - one.waits_since_t > wanted.queue_s:
             self.cancel(one, Cause.JOB_QUEUE_DEADLINE)
         elif not NEVER_STARTS.fullmatch(one.status.reason):
-            one.hopeless_m = None
+            one.unstartable_since_m = None
         else:
-            one.hopeless_m = self._monotonic() if one.hopeless_m is None else one.hopeless_m
-            if self._monotonic() - one.hopeless_m > HOPELESS_S:
+            one.unstartable_since_m = self._monotonic() if one.unstartable_since_m is None else one.unstartable_since_m
+            if self._monotonic() - one.unstartable_since_m > NEVER_STARTS_S:
                 self.cancel(one, Cause.JOB_NEVER_STARTS)
 
     def cancel(self, one: FollowedJob, why: Cause) -> None:
@@ -155,7 +156,7 @@ class JobQueue:
             is_due = self.jobs is not None and (one.status.is_queued or late)
             if not one.cancelled and (is_due or urgency is Urgency.KILL):
                 self.cancel(one, Cause.USER)
-        self._heeded = urgency
+        self._handled_urgency = urgency
         # One whose submission got no answer may have been taken.
         self.abandoned = self.abandoned or (urgency is Urgency.KILL and self.jobs is None and any(one.job is None for one, _, _ in jobs))
 

@@ -1,10 +1,10 @@
-"""The campaign of place `slurm` with `allocation: campaign`: one job holds its nodes for one run after another, and is followed here.
+"""The campaign of place `slurm` with `allocation: campaign`: one job runs one run after another, and is followed here.
 
     pick up what an earlier process submitted → submit → report each attempt that the job closes → where the job ends, another for the rest
 
-The job runs the campaign's loop by itself (`campaign.allocation_job`) and needs no harness; the folder holds all there is to know. An
-attempt that it could not close gets its outcome here, with the cause by Slurm's state. A new job follows where the old one's time was over
-and something was reached, or where Slurm ended it (preempted, a lost node); otherwise what is left is for the next `seatrial run`.
+The job runs the campaign's loop by itself (`campaign.slurm_allocation_program`) and needs no harness: all state is in the folder. An
+attempt that it could not close gets its outcome here, with the cause from Slurm's state. A new job is submitted where the old one reached
+its time limit after some progress, or where Slurm ended it (preempted, a lost node). Otherwise the next `seatrial run` does the rest.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from seatrial.campaign.invocation import EarlyEnd
-from seatrial.campaign.job_endings import allocation_end, judge_job, with_cause
-from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import choose_start, makes_progress
 from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.slurm import ALLOCATION_PROGRAM
+from seatrial.campaign.slurm.outcomes import allocation_end, judge_job, with_cause
+from seatrial.campaign.slurm.queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.core import files
 from seatrial.core.errors import LaunchError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, RunPaths
@@ -169,7 +170,7 @@ class AllocationLoop(JobFollower):
 
     def _submit(self, held: HeldAllocation) -> None:
         try:
-            held.job = place.submit(held.paths, held.order, self._queue.call)
+            held.job = place.submit(held.paths, held.order, ALLOCATION_PROGRAM, self._queue.call)
         except LaunchError as error:
             self._write_end(held, AllocationEnd(ending=AllocationEnding.ENDED, detail=str(error), ended_t=time.time()))
         if held.job is not None:
@@ -236,7 +237,7 @@ class AllocationLoop(JobFollower):
             detail = end.detail or next((one.detail for one in held.reported.values() if one.detail), held.text)
             self.set_aside |= {spec.run: detail for spec in schedule.left}
         elif end.ending is AllocationEnding.TIME_LIMIT:
-            self._set_aside_hopeless(held, end, reached)
+            self._skip_without_progress(held, end, reached)
         if (
             goes_on
             and (left := [spec for spec in schedule.left if spec.run not in self.set_aside])
@@ -244,7 +245,7 @@ class AllocationLoop(JobFollower):
         ):
             self.listener.noted(f"{end.detail}: {count(len(left), 'run')} in a new job")
 
-    def _set_aside_hopeless(self, held: HeldAllocation, end: AllocationEnd, reached: bool) -> None:
+    def _skip_without_progress(self, held: HeldAllocation, end: AllocationEnd, reached: bool) -> None:
         """A run that had a whole job for itself and got no further would end the next one in the same way."""
         for (run, number), outcome in held.reported.items():
             if outcome.cause is Cause.JOB_TIME_LIMIT and not reached:

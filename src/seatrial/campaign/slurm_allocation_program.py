@@ -1,4 +1,4 @@
-"""The program in a Slurm job that holds its nodes for many runs: `python -m seatrial.campaign.allocation_job ALLOCATION`.
+"""The program in a Slurm job that holds its nodes for many runs: `python -m seatrial.campaign.slurm_allocation_program ALLOCATION`.
 
 The campaign's own loop, on the first of the job's nodes: one run after another, each as an attempt in its run's folder, until all are over
 or the job has too little time left for the next. Then it writes job_end.json. Started again by Slurm (a requeue), it closes the attempt
@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seatrial.campaign.invocation import ALIKE_RUNS, CampaignEnd
-from seatrial.campaign.job import CurrentJob, JobSignals, close_cut_short, refuse_second_job, start_record
 from seatrial.campaign.loop import run_in_job
+from seatrial.campaign.slurm.program import CurrentJob, close_cut_short, refuse_second_job, start_record
+from seatrial.campaign.slurm.signals import JobSignals
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AllocationPaths, CampaignPaths

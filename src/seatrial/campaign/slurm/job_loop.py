@@ -3,7 +3,7 @@
     pick up what an earlier process submitted → submit → poll (Slurm's state, and the attempt's own files) → the outcome
 
 The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A job that ends without an
-outcome gets one here, with the cause by Slurm's state. Stop requests, and a controller that does not answer: `campaign.job_queue`. A
+outcome gets one here, with the cause by Slurm's state. Stop requests, and a controller that does not answer: `campaign.slurm.queue`. A
 terminal that is closed stops nothing.
 """
 
@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seatrial.campaign.invocation import EarlyEnd
-from seatrial.campaign.job_endings import RUN_AGAIN, judge_job, with_cause
-from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.campaign.one_run import close_attempt, new_attempt
 from seatrial.campaign.resume import choose_start, makes_progress
 from seatrial.campaign.run_outcome import outcome_of_unstarted
 from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.slurm import RUN_PROGRAM
+from seatrial.campaign.slurm.outcomes import RUN_AGAIN, judge_job, with_cause
+from seatrial.campaign.slurm.queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.core import files
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths
@@ -138,7 +139,7 @@ class JobLoop(JobFollower):
     def _submit(self, one: InFlightJob) -> None:
         order = JobOrder(spec=one.spec, plan_hash=self.invocation.plan_hash, resumes=len(self.plan.runs) == 1)
         try:
-            one.job = place.submit(one.attempt, order, self._queue.call)
+            one.job = place.submit(one.attempt, order, RUN_PROGRAM, self._queue.call)
         except LaunchError as error:
             now_t = time.time()
             close_attempt(one.attempt, outcome_of_unstarted(one.spec, one.attempt.number, error, now_t, now_t))

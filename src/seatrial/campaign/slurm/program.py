@@ -1,30 +1,32 @@
-"""The program in a Slurm job: the harness of this one run, on the first of the job's nodes. `python -m seatrial.campaign.job ATTEMPT`.
+"""The program in a Slurm job: the harness of one run, on the first of the job's nodes.
 
-It runs the attempt as a harness runs one on many hosts, with agents that srun starts, and writes outcome.json. Where Slurm ends the job it
-does not know why (TERM means a cancelled job, a preemption, a time limit or a requeue alike): what it saw goes to job_outcome.json, and
-whoever follows the job adds Slurm's reason. Started again by Slurm (a requeue), it closes the attempt that was cut short and begins the
-run's next one: attempts never share a file.
+    python -m seatrial.campaign.slurm.program ATTEMPT
 
-`sbatch job.sbatch` by hand does the same. `CurrentJob` serves every program that runs attempts within a job (`campaign.allocation_job`).
+It runs the attempt like one on many hosts, with agents started by srun, and writes outcome.json. When Slurm ends the job, the program does
+not know why: TERM is sent for a cancellation, a preemption, a time limit and a requeue. What it saw goes to job_outcome.json; the harness
+that follows the job adds Slurm's reason. After a requeue it closes the attempt that was cut short and begins the run's next one: attempts
+never share a file.
+
+`sbatch job.sbatch` by hand does the same. Every program that runs attempts within a job uses `CurrentJob`.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from seatrial.campaign.follow import OnProgress, OnStop
-from seatrial.campaign.growing_log import GrowingLog
-from seatrial.campaign.interrupts import StopRequests, Urgency
-from seatrial.campaign.job_endings import ended_by_slurm, judge_job, requeued, with_cause
+from seatrial.campaign.interrupts import StopRequests
+from seatrial.campaign.live_log import LiveLog
 from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome, unstarted
 from seatrial.campaign.resume import choose_checkpoint
+from seatrial.campaign.slurm import RUN_PROGRAM
+from seatrial.campaign.slurm.outcomes import ended_by_slurm, judge_job, requeued, with_cause
+from seatrial.campaign.slurm.signals import JobSignals
 from seatrial.core import files
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import FAILED, HostError, SeatrialError
@@ -43,56 +45,10 @@ from seatrial.records.launch import NodesRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
 
-# A poll looks for two small files, perhaps over a network.
-STOP_POLL_S = 0.5
 FACTS_TIMEOUT_S = 15.0
 # Of the registry of signatures.
 REFUSED_ON_NODE = "trainer_refused"
 RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
-
-
-class JobSignals:
-    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM).
-
-    A program that Slurm has lost sight of (its slurmd died) gets no signal when the job is started again elsewhere: it finds that the run
-    has gone on without it (`is_closed`: its attempt has an outcome), and ends its ranks.
-    """
-
-    def __init__(self, stop_file: Path, is_closed: Callable[[], bool]) -> None:
-        self._stop_file, self._is_closed = stop_file, is_closed
-        self.ended = self.warned = self.asked = self.closed = False
-        # A job has no terminal.
-        self.hung_up = False
-        self._polled_m = float("-inf")
-
-    def install(self) -> None:
-        signal.signal(signal.SIGUSR1, self._on_warning)
-        signal.signal(signal.SIGTERM, self._on_end)
-        signal.signal(signal.SIGINT, self._on_end)
-
-    @property
-    def urgency(self) -> Urgency:
-        self._poll()
-        # After TERM there may be only seconds: the ranks have got it too.
-        if self.ended or self.closed:
-            return Urgency.KILL
-        return Urgency.STOP if self.warned or self.asked else Urgency.NONE
-
-    def stop_requested(self) -> bool:
-        return self.urgency is not Urgency.NONE
-
-    def _poll(self) -> None:
-        now_m = time.monotonic()
-        if now_m - self._polled_m >= STOP_POLL_S:
-            self._polled_m = now_m
-            self.asked = self.asked or self._stop_file.exists()
-            self.closed = self.closed or self._is_closed()
-
-    def _on_warning(self, number: int, frame: FrameType | None) -> None:
-        self.warned = True
-
-    def _on_end(self, number: int, frame: FrameType | None) -> None:
-        self.ended = True
 
 
 def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) -> RunOutcome:
@@ -137,7 +93,7 @@ class CurrentJob:
         on_progress: OnProgress = lambda *_: None,
         on_stop: OnStop = lambda: None,
         plan_hash: str = "",
-        log: GrowingLog | None = None,
+        log: LiveLog | None = None,
     ) -> RunOutcome:
         """Run `spec` as `attempt`, and close that unless Slurm is to say how it ended."""
         names, environ = self.nodes, self._environ
@@ -214,7 +170,7 @@ def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str
     close_cut_short(run, order.spec, environ)
     attempt = new_attempt(run, choose_checkpoint(run, order.spec) if order.resumes else None)
     files.write_private_json(attempt.job_order, to_json(order))
-    files.write_text(attempt.job_script, jobs.script(order, attempt), files.PRIVATE_PROGRAM)
+    files.write_text(attempt.job_script, jobs.script(order, attempt, RUN_PROGRAM), files.PRIVATE_PROGRAM)
     return attempt
 
 
