@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.campaign.interrupts import StopRequests
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import RunSource
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.caution import Scalar
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
@@ -68,7 +68,7 @@ class EarlyEnd:
     """Whether failures end the campaign before all its runs are over."""
 
     invocation: Invocation
-    schedule: Schedule
+    schedule: RunSource
     end: CampaignEnd | None = None
     _ended: list[tuple[RunSpec, RunOutcome]] = field(default_factory=list)
 

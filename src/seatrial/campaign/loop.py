@@ -33,7 +33,7 @@ from seatrial.campaign.resume import (
     refuse_changed_training,
     uncounted_runs,
 )
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import RunSource, Schedule
 from seatrial.campaign.slurm.allocation_loop import AllocationLoop, is_over_since, settle_other_job
 from seatrial.campaign.slurm.job_loop import InFlightJob, JobLoop
 from seatrial.campaign.slurm.outcomes import settle_other_jobs
@@ -198,8 +198,8 @@ class _Campaign:
 
     def run(self, again: bool) -> CampaignEnd:
         schedule = self._schedule(again)
-        self._state = replace(self._state, count=schedule.num_left)
-        if self.recorder and schedule.num_left:
+        self._state = replace(self._state, count=len(schedule.left))
+        if self.recorder and schedule.left:
             self.recorder.load()
         try:
             return self._run_all(schedule)
@@ -235,23 +235,23 @@ class _Campaign:
             if first is not None and not is_over_since(run, first):
                 left.append(spec)
         schedule = Schedule(left, durations_s, self.plan.budget_s)
-        self._state = replace(self._state, count=schedule.num_left)
+        self._state = replace(self._state, count=len(schedule.left))
         return self._run_all(schedule)
 
-    def _run_all(self, schedule: Schedule) -> CampaignEnd:
+    def _run_all(self, schedule: RunSource) -> CampaignEnd:
         are_jobs = self.job is None and any(spec.place.traits.runs_in_jobs for spec in self.plan.runs)
         early = EarlyEnd(self.invocation, schedule)
         end = self._run_jobs(schedule, early) if are_jobs else self._run_here(schedule, early)
-        return replace(end, left=schedule.num_left)
+        return replace(end, left=len(schedule.left))
 
-    def _run_here(self, schedule: Schedule, early: EarlyEnd) -> CampaignEnd:
+    def _run_here(self, schedule: RunSource, early: EarlyEnd) -> CampaignEnd:
         is_first = True
-        while schedule.num_left:
+        while schedule.left:
             if self.interrupts.stop_requested():
                 return CampaignEnd(interrupted=True)
             spec = schedule.next()
             if spec is None:
-                return CampaignEnd(out_of_budget=True)
+                return CampaignEnd(out_of_budget=schedule.out_of_budget)
             # The first run of a job starts whatever it took before: a new job would have no more time.
             if self.job is not None and not is_first and (why := self.job.too_short_for(spec, schedule.expected_s(spec))):
                 return CampaignEnd(job_too_short=why)
@@ -270,7 +270,7 @@ class _Campaign:
             is_first = False
         return CampaignEnd()
 
-    def _run_jobs(self, schedule: Schedule, early: EarlyEnd) -> CampaignEnd:
+    def _run_jobs(self, schedule: RunSource, early: EarlyEnd) -> CampaignEnd:
         view = _JobView(self, schedule)
         loop = (AllocationLoop if _allocation_of(self.plan) == PER_CAMPAIGN else JobLoop)(self.invocation, view)
         trouble: CampaignEnd | None = None
@@ -291,7 +291,7 @@ class _Campaign:
             raise error
         return CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}")
 
-    def _run(self, spec: RunSpec, schedule: Schedule) -> RunOutcome:
+    def _run(self, spec: RunSpec, schedule: RunSource) -> RunOutcome:
         if self.server is not None:
             self.server.wait_for_reconnect(self.interrupts.stop_requested)
         run = self.paths.run(spec.run)
@@ -300,7 +300,7 @@ class _Campaign:
         if resumption is not None:
             self.listener.resumes(spec, resumption)
         attempt = new_attempt(run, resumption)
-        self.listener.started(spec, attempt.number, self._state.count - schedule.num_left + 1, self._state.count)
+        self.listener.started(spec, attempt.number, self._state.count - len(schedule.left) + 1, self._state.count)
         eta = RunEtaTracker(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
 
         def on_progress(progress: Progress, elapsed_s: float, quiet_s: float, alarm: str) -> None:
@@ -356,7 +356,7 @@ class _JobView:
     """What the job loop reports, passed on to the campaign's listener."""
 
     campaign: _Campaign
-    schedule: Schedule
+    schedule: RunSource
     positions: dict[str, int] = field(default_factory=dict)
     """Of runs, in the order in which they were submitted first."""
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from seatrial.records.job import FORGOTTEN, JobStatus
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 
 # A controller that is away lets its clients wait for a multiple of MessageTimeout, by default 10 s.
@@ -27,12 +28,6 @@ OPTION_PREFIXES = ("SBATCH_", "SLURM_", "SLURMD_", "SALLOC_", "SRUN_", "SQUEUE_"
 KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})
 # Set by Slurm for the tasks of a job.
 GPUS_OF_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-LIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "RESIZING", "SIGNALING"})
-"""States of a job that is not over."""
-QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-"""States of a job that has not started, or is to start again."""
-FORGOTTEN = ""
-"""In place of a state: Slurm does not know the job any more."""
 _UNREACHABLE = re.compile(
     r"Unable to contact|Connection (?:refused|timed out)|Socket timed out|Zero Bytes|controller not responding|backup controller"
     r"|Communication connection failure|Resource temporarily unavailable|Message connection",
@@ -114,28 +109,8 @@ def call(
 
 
 Call = Callable[[Sequence[str]], Answer]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobStatus:
-    """A job as Slurm sees it."""
-
-    state: str
-    """As squeue names it: `PENDING`, `RUNNING`, `CANCELLED`; FORGOTTEN where it is not known any more."""
-    reason: str = ""
-    """Why it waits, or why it ended."""
-    nodes: str = ""
-    comment: str = ""
-    queued_t: float = 0.0
-    """When it was put into the queue, the last time; 0 where that is unknown."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.state not in LIVE and self.state not in QUEUED
-
-    @property
-    def is_queued(self) -> bool:
-        return self.state in QUEUED
+ScriptCall = Callable[[Sequence[str], str], Answer]
+"""The same with a text on standard input."""
 
 
 def own_jobs(ask: Call | None = None) -> dict[str, JobStatus] | None:

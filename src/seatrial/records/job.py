@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 
 from seatrial.records.plan import CampaignPlan, RunSpec
 
+LIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "RESIZING", "SIGNALING"})
+"""States of a job that is not over."""
+QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+"""States of a job that has not started, or is to start again."""
+FORGOTTEN = ""
+"""In place of a state: the scheduler does not know the job any more."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobOrder:
@@ -37,6 +44,9 @@ class AllocationOrder:
     @property
     def specs(self) -> tuple[RunSpec, ...]:
         return tuple(spec for spec in self.plan.runs if spec.run in self.first_attempts)
+
+
+Order = JobOrder | AllocationOrder
 
 
 class AllocationEnding(str, enum.Enum):
@@ -85,3 +95,25 @@ class StartedJob:
     nodes: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
     """What Slurm gave to it (`SLURM_JOB_PARTITION`, `SLURM_JOB_CPUS_PER_NODE`, `CUDA_VISIBLE_DEVICES` …)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """A job as its scheduler reports it."""
+
+    state: str
+    """In squeue's words: `PENDING`, `RUNNING`, `CANCELLED`; FORGOTTEN where the job is not known any more."""
+    reason: str = ""
+    """Why it waits, or why it ended."""
+    nodes: str = ""
+    comment: str = ""
+    queued_t: float = 0.0
+    """When it was last put into the queue; 0 where that is unknown."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in LIVE and self.state not in QUEUED
+
+    @property
+    def is_queued(self) -> bool:
+        return self.state in QUEUED

@@ -28,9 +28,9 @@ from seatrial.core.errors import CampaignError, RefusedError, SeatrialError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
-from seatrial.machine.slurm import FORGOTTEN, Answer, JobStatus
+from seatrial.machine.slurm import Answer
 from seatrial.records.codec import from_json, to_json
-from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
+from seatrial.records.job import FORGOTTEN, JobOrder, JobStatus, StartedJob, SubmittedJob
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec, SlurmSpec
 from tests.facts import states

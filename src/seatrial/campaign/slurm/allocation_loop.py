@@ -17,7 +17,7 @@ from typing import Protocol
 from seatrial.campaign.invocation import EarlyEnd
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import choose_start, makes_progress
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import RunSource
 from seatrial.campaign.slurm import ALLOCATION_PROGRAM
 from seatrial.campaign.slurm.outcomes import allocation_end, judge_job, with_cause
 from seatrial.campaign.slurm.queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
@@ -25,8 +25,8 @@ from seatrial.core import files
 from seatrial.core.errors import LaunchError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import count
-from seatrial.launch.places import slurm as place
-from seatrial.machine import slurm
+from seatrial.launch.places import slurm as slurm_place
+from seatrial.launch.places.slurm import read_allocation_order, started
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrder
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
@@ -55,18 +55,18 @@ def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
     held = paths.open_allocation()
     if held is None:
         return
-    order = place.read_allocation_order(held)
+    order = read_allocation_order(held)
     hashes = {spec.run: spec.hash for spec in plan.runs if spec.place.slurm and spec.place.slurm.allocation == PER_CAMPAIGN}
     if order is not None and all(hashes.get(spec.run) == spec.hash for spec in order.specs):
         return
-    known = slurm.own_jobs()
-    job = place.job_among(held, known or {})
+    known = slurm_place.poll()
+    job = slurm_place.job_among(held, known or {})
     if known is None or (job in known and not known[job].is_over):
         raise RefusedError(
             f"Slurm job {job or 'of unknown number'} may still run the previous plan in {held.folder}: wait until it ends, or "
             f"`seatrial stop {paths.folder}`"
         )
-    status = known.get(job) or slurm.final_state(job)
+    status = known.get(job) or slurm_place.final_state(job)
     for attempt, spec in _attempts_without_outcome(paths, order):
         close_attempt(attempt, judge_job(attempt, spec, job, status))
     files.write_json(held.job_end, to_json(allocation_end(held, job, status)))
@@ -109,7 +109,7 @@ class AllocationLoop(JobFollower):
         self._again = 0
         self._submitted = False
 
-    def run(self, schedule: Schedule, early: EarlyEnd) -> None:
+    def run(self, schedule: RunSource, early: EarlyEnd) -> None:
         """Until every run has its outcome or is set aside; after an `early` end no further job follows."""
         self._held = self._pick_up()
         while not self.out_of_budget:
@@ -136,18 +136,18 @@ class AllocationLoop(JobFollower):
     def _pick_up(self) -> HeldAllocation | None:
         """The job of an earlier harness."""
         found = self.paths.open_allocation()
-        order = place.read_allocation_order(found) if found else None
+        order = read_allocation_order(found) if found else None
         if found is None or order is None:
             return None
-        return HeldAllocation(paths=found, order=order, job=place.submitted(found), stopped_before=self._was_stopped(found))
+        return HeldAllocation(paths=found, order=order, job=self.place.pick_up(found), stopped_before=self._was_stopped(found))
 
-    def _submit_next(self, schedule: Schedule, early: EarlyEnd) -> bool:
+    def _submit_next(self, schedule: RunSource, early: EarlyEnd) -> bool:
         """False where no job is to be submitted."""
         left = [spec for spec in schedule.left if spec.run not in self.set_aside]
         if not left or early.end is not None or self.interrupts.stop_requested():
             return False
         if schedule.next(self.set_aside) is None:
-            self.out_of_budget = True
+            self.out_of_budget = schedule.out_of_budget
             return False
         # A further job goes on from what the one before saved.
         from_start = self.invocation.from_start and not self._submitted
@@ -170,7 +170,7 @@ class AllocationLoop(JobFollower):
 
     def _submit(self, held: HeldAllocation) -> None:
         try:
-            held.job = place.submit(held.paths, held.order, ALLOCATION_PROGRAM, self._queue.call)
+            held.job = self.place.submit(held.paths, held.order, ALLOCATION_PROGRAM, self._queue.call)
         except LaunchError as error:
             self._write_end(held, AllocationEnd(ending=AllocationEnding.ENDED, detail=str(error), ended_t=time.time()))
         if held.job is not None:
@@ -199,7 +199,7 @@ class AllocationLoop(JobFollower):
                 outcome = with_cause(outcome, Cause.USER, held.why_cancelled(spec.place.slurm))
             close_attempt(attempt, outcome)
 
-    def _report(self, held: HeldAllocation, schedule: Schedule, early: EarlyEnd) -> None:
+    def _report(self, held: HeldAllocation, schedule: RunSource, early: EarlyEnd) -> None:
         left = {spec.run: spec for spec in schedule.left}
         for run, first in held.order.first_attempts.items():
             spec = left.get(run)
@@ -216,7 +216,7 @@ class AllocationLoop(JobFollower):
                     self.listener.ended(spec, attempt, outcome)
                     early.after(spec, outcome)
 
-    def _end(self, held: HeldAllocation, schedule: Schedule) -> None:
+    def _end(self, held: HeldAllocation, schedule: RunSource) -> None:
         """The job is over: whether another follows, and what it is not to run again."""
         end = from_json_or_none(AllocationEnd, files.read_json(held.paths.job_end))
         if end is None:
@@ -259,14 +259,14 @@ class AllocationLoop(JobFollower):
         files.write_json(held.paths.job_end, to_json(end))
         return end
 
-    def _current(self, held: HeldAllocation, schedule: Schedule) -> RunSpec:
+    def _current(self, held: HeldAllocation, schedule: RunSource) -> RunSpec:
         """The run under way, else the next."""
         open_runs = {run for run, number in held.shown if (run, number) not in held.reported}
         left = [spec for spec in schedule.left if spec.run in held.order.first_attempts] or list(held.order.specs)
         return next((spec for spec in left if spec.run in open_runs), left[0])
 
-    def _show(self, held: HeldAllocation, schedule: Schedule) -> None:
-        begun = place.started(held.paths)
+    def _show(self, held: HeldAllocation, schedule: RunSource) -> None:
+        begun = started(held.paths)
         if begun is None or held.status.is_queued:
             self.listener.waits_for(self._current(held, schedule), held)
             return

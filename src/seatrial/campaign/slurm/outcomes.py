@@ -15,10 +15,11 @@ from seatrial.collect.attempt_files import read_spec
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, JobPaths
+from seatrial.launch.places import slurm as place
 from seatrial.launch.places.slurm import job_among, read_order, started
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.job import AllocationEnd, AllocationEnding
+from seatrial.records.job import FORGOTTEN, AllocationEnd, AllocationEnding, JobStatus
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import PER_RUN, CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named, signature
@@ -32,7 +33,7 @@ _STATES = {
     "PREEMPTED": (Cause.JOB_PREEMPTED, "was preempted"),
     "NODE_FAIL": (Cause.JOB_NODE_FAILED, "lost a node"),
     "BOOT_FAIL": (Cause.JOB_NODE_FAILED, "got a node that did not boot"),
-    slurm.FORGOTTEN: (Cause.JOB_LOST, "left no outcome, and Slurm does not know it any more"),
+    FORGOTTEN: (Cause.JOB_LOST, "left no outcome, and Slurm does not know it any more"),
 }
 RUN_AGAIN = frozenset({Cause.JOB_PREEMPTED, Cause.JOB_NODE_FAILED})
 """Nobody wanted this end, and a new job may well succeed."""
@@ -54,7 +55,7 @@ def ended_by_slurm(outcome: RunOutcome) -> RunOutcome:
     return with_cause(outcome, Cause.SCHEDULER, "Slurm ended the job")
 
 
-def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: slurm.JobStatus) -> RunOutcome:
+def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: JobStatus) -> RunOutcome:
     """The outcome of an attempt whose job is over and has written none."""
     seen = _as_seen(attempt, spec)
     if status.state in _STATES:
@@ -83,9 +84,7 @@ def requeued(attempt: AttemptPaths, spec: RunSpec, job: str, restarts: int) -> R
     return with_cause(_as_seen(attempt, spec), cause, detail)
 
 
-def allocation_end(
-    paths: AllocationPaths, job: str, status: slurm.JobStatus, cancelled: Cause | None = None, why: str = ""
-) -> AllocationEnd:
+def allocation_end(paths: AllocationPaths, job: str, status: JobStatus, cancelled: Cause | None = None, why: str = "") -> AllocationEnd:
     """The end of a job for many runs whose program has recorded none; `why` it was cancelled."""
     now_t = time.time()
     if cancelled is not None:
@@ -107,7 +106,7 @@ def stop_jobs(paths: CampaignPaths) -> dict[str, bool]:
     attempts: list[JobPaths] = [*in_runs, *([held] if held else [])]
     if not attempts:
         return {}
-    known = slurm.own_jobs()
+    known = place.poll()
     if known is None:
         raise CampaignError(f"Slurm does not answer: try again later, or cancel the jobs of {paths.folder} with scancel")
     stopped: dict[str, bool] = {}
@@ -130,7 +129,7 @@ def settle_other_jobs(plan: CampaignPlan, paths: CampaignPaths) -> None:
             order = None if attempt.outcome.exists() or not attempt.job_script.exists() else read_order(attempt)
             if order is not None and (attempt is not attempts[-1] or (order.spec.run, order.spec.hash) not in wanted):
                 others.append((attempt, order.spec))
-    known = slurm.own_jobs() if others else {}
+    known = place.poll() if others else {}
     for attempt, spec in others:
         job = job_among(attempt, known or {})
         if known is None or (job in known and not known[job].is_over):
@@ -139,20 +138,20 @@ def settle_other_jobs(plan: CampaignPlan, paths: CampaignPaths) -> None:
                 f"Slurm job {job or 'of unknown number'} {state} {spec.run} of the previous plan (attempt {attempt.number}): wait until it "
                 f"ends, or `seatrial stop {paths.folder}`"
             )
-        close_attempt(attempt, judge_job(attempt, spec, job, known.get(job) or slurm.final_state(job)))
+        close_attempt(attempt, judge_job(attempt, spec, job, known.get(job) or place.final_state(job)))
 
 
 def _stop_job(paths: JobPaths, job: str, *, runs: bool) -> None:
     if runs:
         files.write_json(paths.job_stop, {"t": time.time()})
         return
-    answer = slurm.cancel(job)
+    answer = place.cancel(job)
     if not answer.ok:
         raise CampaignError(f"Slurm job {job} could not be cancelled ({answer.problem}): try again, or `scancel {job}`")
     why = f"stopped by the user; Slurm job {job} was cancelled"
     # Without an outcome the next `seatrial run` would take it for cancelled by somebody else, and leave the run once more.
     if isinstance(paths, AllocationPaths):
-        files.write_json(paths.job_end, to_json(allocation_end(paths, job, slurm.JobStatus(state="CANCELLED"), Cause.USER, why)))
+        files.write_json(paths.job_end, to_json(allocation_end(paths, job, JobStatus(state="CANCELLED"), Cause.USER, why)))
     elif isinstance(paths, AttemptPaths) and (spec := read_spec(paths)[0]) is not None:
         close_attempt(paths, with_cause(_as_seen(paths, spec), Cause.USER, why))
 

@@ -21,9 +21,10 @@ from seatrial.campaign.interrupts import StopRequests, Urgency
 from seatrial.campaign.invocation import Invocation
 from seatrial.core import files
 from seatrial.core.paths import JobPaths
-from seatrial.launch.places import slurm as place
+from seatrial.launch.places import JobPlace
+from seatrial.launch.places import slurm as slurm_place
 from seatrial.machine import slurm
-from seatrial.records.job import SubmittedJob
+from seatrial.records.job import JobStatus, SubmittedJob
 from seatrial.records.outcome import Cause
 from seatrial.records.plan import LimitsSpec, RunSpec, SlurmSpec
 
@@ -52,7 +53,7 @@ class FollowedJob:
     """A job from its submission to its end, as far as this harness knows it."""
 
     job: SubmittedJob | None = None
-    status: slurm.JobStatus = field(default_factory=lambda: slurm.JobStatus(state="PENDING"))
+    status: JobStatus = field(default_factory=lambda: JobStatus(state="PENDING"))
     cancelled: Cause | None = None
     """Why this harness cancelled it."""
     over_m: float | None = None
@@ -95,18 +96,18 @@ class FollowedJob:
 class JobQueue:
     """The jobs of one campaign at their controller."""
 
-    def __init__(self, interrupts: StopRequests, monotonic: Callable[[], float]) -> None:
-        self._interrupts, self._monotonic = interrupts, monotonic
+    def __init__(self, place: JobPlace, interrupts: StopRequests, monotonic: Callable[[], float]) -> None:
+        self._place, self._interrupts, self._monotonic = place, interrupts, monotonic
         self._last_query_m = float("-inf")
         self._handled_urgency = Urgency.NONE
-        self.jobs: Mapping[str, slurm.JobStatus] | None = None
+        self.jobs: Mapping[str, JobStatus] | None = None
         """None while Slurm has not answered, or its answer is older than the newest job."""
         self.abandoned = False
         """Slurm did not answer after the second stop request: nothing more can be done here."""
 
     def ask(self) -> None:
         if self._monotonic() - self._last_query_m >= ASK_EVERY_S:
-            self.jobs = slurm.own_jobs(self.call)
+            self.jobs = self._place.poll(self.call)
             self._last_query_m = self._monotonic()
             self.abandoned = self.abandoned or (self.jobs is None and self._interrupts.urgency is Urgency.KILL)
 
@@ -139,7 +140,7 @@ class JobQueue:
         """Without an answer it is tried again at the next turn."""
         if one.job is None or self.abandoned:
             return
-        answer = slurm.cancel(one.job.job, self.call)
+        answer = self._place.cancel(one.job.job, self.call)
         if answer.ok:
             one.cancelled = why
         self.abandoned = answer.unreachable and self._interrupts.urgency is Urgency.KILL
@@ -183,6 +184,7 @@ class JobFollower:
     invocation: Invocation
     listener: StopListener
     sleep: Callable[[float], None] = time.sleep
+    place: JobPlace = slurm_place
 
     def __post_init__(self) -> None:
         self.plan, self.paths = self.invocation.plan, self.invocation.paths
@@ -192,13 +194,13 @@ class JobFollower:
         self.out_of_budget = False
         self.jobs_left = ""
         """Which jobs may go on, and how to end them: Slurm did not answer after the second stop request."""
-        self._queue = JobQueue(self.interrupts, self.monotonic)
+        self._queue = JobQueue(self.place, self.interrupts, self.monotonic)
         self._stopping = False
 
     def _was_stopped(self, paths: JobPaths) -> bool:
         """Whether an earlier harness asked the job to stop. What is still waiting is wanted again: that request is withdrawn."""
         was_stopped = paths.job_stop.exists()
-        if place.started(paths) is None:
+        if slurm_place.started(paths) is None:
             paths.job_stop.unlink(missing_ok=True)
         return was_stopped
 
@@ -210,7 +212,7 @@ class JobFollower:
             return has_result and self.interrupts.stop_requested()
         status = self._queue.jobs.get(one.job.job)
         if status is None:
-            status = slurm.JobStatus(state="COMPLETED") if has_result else slurm.final_state(one.job.job)
+            status = JobStatus(state="COMPLETED") if has_result else self.place.final_state(one.job.job)
         one.status = status
         if not status.is_over:
             one.over_m = None
@@ -223,12 +225,8 @@ class JobFollower:
         """Of a job whose number is not known (refused, or its submission had no answer, or an earlier harness was killed just then):
         whether by the folder and by Slurm there is none. A number that is found is recorded. After the terminal was closed the next
         harness decides."""
-        one.job = place.submitted(paths)
-        if one.job is not None or self._queue.jobs is None:
-            return False
-        if found := place.job_among(paths, self._queue.jobs):
-            one.job = place.record(paths, SubmittedJob(job=found, submitted_t=time.time()))
-        return not found and not self.interrupts.hung_up
+        one.job = self.place.pick_up(paths, self._queue.jobs)
+        return one.job is None and self._queue.jobs is not None and not self.interrupts.hung_up
 
     def _stop_where_requested(self, followed: Sequence[tuple[RunSpec, FollowedJob, JobPaths]]) -> None:
         """`followed` with the run that each is at."""

@@ -17,7 +17,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm
 from seatrial.machine.network import is_this_host, local_addresses
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.job import AllocationOrder, JobOrder, StartedJob, SubmittedJob
+from seatrial.records.job import AllocationOrder, JobOrder, JobStatus, Order, StartedJob, SubmittedJob
 from seatrial.records.launch import Reply
 from seatrial.records.plan import RunSpec
 
@@ -45,14 +45,13 @@ JOB_NAME_LENGTH = 60
 FIRST_PORT, PORTS_OF_JOB, PORT_RANGES = 20_000, 200, 60
 NOT_SHARED = 66
 """Exit code of a job whose node does not see the attempt's folder."""
-Order = JobOrder | AllocationOrder
-Submission = Callable[[Sequence[str], str], slurm.Answer]
-"""sbatch's arguments and the script on its standard input → its answer."""
+poll, cancel, final_state = slurm.own_jobs, slurm.cancel, slurm.final_state
+"""With `submit` and `pick_up` they make this module a `JobPlace`."""
 _JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+&|()\[\]*-]*")
 
 
-def submit(paths: JobPaths, order: Order, program: str, call: Submission | None = None) -> SubmittedJob | None:
+def submit(paths: JobPaths, order: Order, program: str, call: slurm.ScriptCall | None = None) -> SubmittedJob | None:
     """Submit an attempt or an allocation; None where the controller does not answer, and nobody knows yet whether it took the job.
     LaunchError where it refused it."""
     if is_world_writable(paths.campaign):
@@ -106,11 +105,18 @@ def submitted(paths: JobPaths) -> SubmittedJob | None:
     return found
 
 
-def job_among(paths: JobPaths, known: Mapping[str, slurm.JobStatus]) -> str:
+def job_among(paths: JobPaths, known: Mapping[str, JobStatus]) -> str:
     """The number of its job: as the folder records it, else of the one in `known` that names the folder; empty where neither does."""
     found = submitted(paths)
     own = str(paths.folder.absolute())
     return found.job if found else next((job for job, status in known.items() if status.comment == own), "")
+
+
+def pick_up(paths: JobPaths, known: Mapping[str, JobStatus] | None = None) -> SubmittedJob | None:
+    """The job of an earlier process; one that only `known` names is recorded."""
+    job = submitted(paths)
+    number = job_among(paths, known) if job is None and known is not None else ""
+    return record(paths, SubmittedJob(job=number, submitted_t=time.time())) if number else job
 
 
 def started(paths: JobPaths) -> StartedJob | None:
