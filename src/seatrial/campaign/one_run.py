@@ -1,8 +1,8 @@
 """One run from its spec to its outcome: allocate its place, write the commands, start the agents, follow them, record how it ended.
 
-In: a RunSpec and the attempt's folder. Out: a RunOutcome, which is also the file written last, so that its presence means that the attempt
-is over. A run that fails, or cannot even be started, is an outcome and not an exception. An attempt that goes on from an earlier attempt's
-checkpoint learns it here, from the file that `new_attempt` wrote: that is no part of the run's hash.
+In: a RunSpec and the attempt's folder. Out: a RunOutcome, also the file written last: where it exists, the attempt is over. A run that
+fails or cannot be started is an outcome, not an exception. `new_attempt` records the checkpoint that an attempt starts from, which is not part of
+the run's hash.
 """
 
 from __future__ import annotations
@@ -63,24 +63,7 @@ def run_one(
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
     log: LiveLog | None = None,
 ) -> RunOutcome:
-    """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name, `log` reads its log."""
-    outcome = run_to_outcome(spec, attempt, interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts, log=log)
-    return close_attempt(attempt, outcome)
-
-
-def run_to_outcome(
-    spec: RunSpec,
-    attempt: AttemptPaths,
-    interrupts: StopRequests,
-    on_progress: OnProgress,
-    on_stop: OnStop,
-    plan_hash: str = "",
-    *,
-    server: PernodeServer | None = None,
-    hosts: Mapping[str, HostFacts] = NO_HOSTS,
-    log: LiveLog | None = None,
-) -> RunOutcome:
-    """The same without writing the outcome."""
+    """Run `spec` in the folder that `new_attempt` created; `close_attempt` writes the outcome. `hosts`: facts of its hosts, by name."""
     started_t, log = time.time(), log or LiveLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:

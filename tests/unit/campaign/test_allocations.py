@@ -225,7 +225,7 @@ def test_a_run_in_the_users_job_that_fails_since_the_job_is_over_is_no_failed_ru
     fake.states, fake.comments = {"1": state}, {"1": ""}
     monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
     lost = RunOutcome(run=FIRST.run, attempt=1, hash=FIRST.hash, outcome=Outcome.FAILED, cause=Cause.HOST_LOST)
-    monkeypatch.setattr("seatrial.campaign.slurm.program.run_to_outcome", lambda *_, **__: lost)
+    monkeypatch.setattr("seatrial.campaign.slurm.program.run_one", lambda *_, **__: lost)
     attempt = CampaignPaths(tmp_path).run(FIRST.run).attempt(1)
     attempt.folder.mkdir(parents=True)
     outcome = CurrentJob({"SLURM_JOB_ID": "1"}).run(FIRST, attempt, NoInterrupts())

@@ -436,13 +436,13 @@ def test_a_program_that_slurm_lost_sight_of_ends_and_leaves_the_later_outcome(
 
     def first(spec: RunSpec, attempt: AttemptPaths, signals: JobSignals, *_: Any, **__: Any) -> RunOutcome:
         assert attempt.number == 1 and signals.urgency is Urgency.NONE
-        monkeypatch.setattr(program, "run_to_outcome", second)
+        monkeypatch.setattr(program, "run_one", second)
         assert run_attempt(ordered, {**ENVIRON, "SLURM_RESTART_COUNT": "1"}).outcome is Outcome.OK
         monkeypatch.setattr(signals, "STOP_POLL_S", 0.0)
         ended.append(signals.urgency)
         return OK
 
-    monkeypatch.setattr(program, "run_to_outcome", first)
+    monkeypatch.setattr(program, "run_one", first)
     assert run_attempt(ordered, ENVIRON).cause is Cause.JOB_REQUEUED
     assert ended == [Urgency.KILL]
     attempts = [ordered, AttemptPaths(ordered.folder.with_name("attempt-2"))]
@@ -465,6 +465,6 @@ def test_a_script_submitted_by_hand_while_its_job_lives_is_refused(ordered: Atte
 
 def test_a_script_submitted_by_hand_after_its_job_is_run(ordered: AttemptPaths, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
-    monkeypatch.setattr(program, "run_to_outcome", lambda *_, **__: OK)
+    monkeypatch.setattr(program, "run_one", lambda *_, **__: OK)
     fake.states, fake.comments = {"12": "CANCELLED"}, {"12": ""}
     assert run_attempt(ordered, {**ENVIRON, "SLURM_JOB_ID": "13"}).outcome is Outcome.OK

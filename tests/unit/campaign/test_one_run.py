@@ -55,7 +55,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, attempt: AttemptPaths, error: Launc
         yield
 
     monkeypatch.setattr(one_run, "allocate", allocate)
-    return run_one(run or spec("mb8", 1), attempt, FixedUrgency(), lambda *_: None, lambda: None)
+    return close_attempt(attempt, run_one(run or spec("mb8", 1), attempt, FixedUrgency(), lambda *_: None, lambda: None))
 
 
 def test_attempts_never_share_a_folder(tmp_path: Path) -> None:

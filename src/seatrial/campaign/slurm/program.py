@@ -22,7 +22,7 @@ from pathlib import Path
 from seatrial.campaign.follow import OnProgress, OnStop
 from seatrial.campaign.interrupts import StopRequests
 from seatrial.campaign.live_log import LiveLog
-from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome, unstarted
+from seatrial.campaign.one_run import close_attempt, new_attempt, run_one, unstarted
 from seatrial.campaign.resume import choose_checkpoint
 from seatrial.campaign.slurm import RUN_PROGRAM
 from seatrial.campaign.slurm.outcomes import ended_by_slurm, judge_job, requeued, with_cause
@@ -117,7 +117,7 @@ class CurrentJob:
             refused = HostError(f"refused before a rank was started: {'; '.join(problems)}", host=names[0], cause=REFUSED_ON_NODE)
             outcome = unstarted(spec, attempt, refused, time.time())
         else:
-            outcome = run_to_outcome(placed, attempt, requests, show_rendezvous, on_stop, plan_hash, hosts=facts, log=log)
+            outcome = run_one(placed, attempt, requests, show_rendezvous, on_stop, plan_hash, hosts=facts, log=log)
         if self._signals is None:
             return close_attempt(attempt, self._with_slurms_reason(attempt, spec, outcome))
         return _close(attempt, outcome, self._signals, environ)

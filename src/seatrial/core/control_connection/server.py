@@ -358,11 +358,6 @@ class ControlServer:
         """The nodes that are connected now."""
         return frozenset(peer.node for peer in list(self._peers) if not peer.is_lost)
 
-    @property
-    def num_unauthenticated(self) -> int:
-        """Connections that have not authenticated yet."""
-        return len(self._unauthenticated)
-
     def offset(self, node: str) -> ClockOffset | None:
         """How far its clock is ahead of ours; None where that is unknown."""
         return next((peer.clock.offset for peer in self._peers if peer.node == node), None)
