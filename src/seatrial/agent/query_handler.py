@@ -257,8 +257,8 @@ def check_paths(query: Query) -> Answer:
 
 
 def _check_path(path: Path, kind: str) -> Answer:
-    trouble = _path_problem(path, kind)
-    return {"trouble": trouble, "digest": hash_file(path) if kind == "file" and not trouble else ""}
+    problem = _path_problem(path, kind)
+    return {"trouble": problem, "digest": hash_file(path) if kind == "file" and not problem else ""}
 
 
 def _path_problem(path: Path, kind: str) -> str:
@@ -291,9 +291,9 @@ def _measure_folder(folder: str) -> Answer:
 
 def _why_open(folder: Path) -> str:
     if is_world_writable(folder):
-        return "every user may write to it"
+        return "it is world-writable"
     created = new_private_file(folder)
-    return "" if created is None or is_private(created) else "a file for its owner alone is open to others there"
+    return "" if created is None or is_private(created) else "files with mode 0600 are readable by others there"
 
 
 class SharedFolderFiles:
@@ -351,10 +351,10 @@ def check_shared_files(query: Query) -> Answer:
     folder, wanted = Path(str(query["folder"])), {str(name): text for name, text in query.get("wanted", {}).items()}
 
     def compare() -> dict[str, str]:
-        return {name: trouble for name, text in wanted.items() if (trouble := _compare_file(_named(folder, name), text))}
+        return {name: problem for name, text in wanted.items() if (problem := _compare_file(_named(folder, name), text))}
 
-    troubles = poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)
-    return {"troubles": troubles, "foreign": {name: owner for name in wanted if (owner := _foreign_owner(_named(folder, name)))}}
+    problems = poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)
+    return {"troubles": problems, "foreign": {name: owner for name in wanted if (owner := _foreign_owner(_named(folder, name)))}}
 
 
 def _foreign_owner(path: Path) -> str:
@@ -372,7 +372,7 @@ def _compare_file(path: Path, text: object) -> str:
     except OSError as error:
         return describe_error(error)
     allowed = text if isinstance(text, list) else [text]
-    return "" if found in allowed else "an older text is seen there" if found else "an empty file is seen there"
+    return "" if found in allowed else "stale content is read there" if found else "the file is empty there"
 
 
 def is_lock_held(query: Query) -> Answer:

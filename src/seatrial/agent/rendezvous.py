@@ -27,7 +27,7 @@ from seatrial.records.launch import RendezvousView
 Interfaces = Mapping[str, Sequence[str]]
 
 
-def see_rendezvous(
+def resolve_rendezvous(
     query: Message,
     environ: Mapping[str, str],
     interfaces: Interfaces | None = None,

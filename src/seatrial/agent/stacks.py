@@ -38,7 +38,7 @@ from seatrial.records.launch import AgentOrder
 # The harness waits for the report before it ends the run.
 STACKS_TIMEOUT_S = 20.0
 # From here on py-spy leaves out native frames, so that all processes get their turn.
-HURRY_AFTER_S = 10.0
+SKIP_NATIVE_AFTER_S = 10.0
 # A rank writes its stacks in milliseconds, if its main thread can take the signal at all.
 SIGNAL_TIMEOUT_S = 3.0
 # A file that has not grown for this long is complete.
@@ -249,8 +249,8 @@ class PySpyQueue:
         while self._queue and len(self._running) < MAX_CONCURRENT_PY_SPY:
             self._start(self._queue.popleft(), now)
 
-    def hurry(self) -> None:
-        """Little time is left: Python's frames alone, which take a fiftieth of the time."""
+    def skip_native_frames(self) -> None:
+        """Take Python frames alone, in a fiftieth of the time."""
         for candidate in self._queue:
             candidate.modes = [mode for mode in candidate.modes if mode != NATIVE]
 
@@ -405,9 +405,9 @@ class StackCollector:
         for rank in list(self._waiting):
             self._check(rank, now)
         if now - self._began >= STACKS_TIMEOUT_S:
-            self._py_spy.give_up("there was no time left for it")
-        elif now - self._began >= HURRY_AFTER_S:
-            self._py_spy.hurry()
+            self._py_spy.give_up("skipped: out of time")
+        elif now - self._began >= SKIP_NATIVE_AFTER_S:
+            self._py_spy.skip_native_frames()
         self._py_spy.advance(now)
         if not self._waiting and not self._py_spy.busy and not self._is_aborting(now):
             self._finish()

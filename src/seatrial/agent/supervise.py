@@ -223,7 +223,7 @@ class Supervisor:
             elif command == "kill":
                 self._kill_at = self._clock.now()
             elif command == "stacks" and self._over:
-                send_report("stacks", detail="the run was over already")
+                send_report("stacks", detail="the run had already ended")
             elif command == "stacks":
                 self._stacks.request(self._clock.now())
             else:
@@ -323,7 +323,7 @@ class Supervisor:
         parts = self._output.describe_losses()
         if self._children_left:
             pids = ", ".join(str(process.pid) for process in list_descendants())
-            parts.insert(0, f"processes that do not die: {pids} (in a call the kernel cannot interrupt, or another user's)")
+            parts.insert(0, f"processes that survived SIGKILL: {pids} (in a call the kernel cannot interrupt, or another user's)")
         return "; ".join(parts)
 
     def _register(self, fd: int, order: int, act: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from seatrial.records.outcome import Cause
 STACKS_TIMEOUT_S = 25.0
 # The agent goes from TERM to KILL on its own, and needs a moment until every process is gone.
 AGENT_GRACE_S = 15.0
-# What keeps growing cannot be waited for, and a world of the wrong size cannot be mended.
+# Growing usage does not allow waiting, and a world of the wrong size cannot recover.
 TERM_AT_ONCE = (Cause.MEMORY_LIMIT, Cause.DISK_LIMIT, Cause.WORLD_TOO_SMALL)
 
 

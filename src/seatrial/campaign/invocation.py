@@ -18,13 +18,13 @@ from seatrial.records.caution import Scalar
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 
-ALIKE_RUNS = 3
+MAX_IDENTICAL_FAILURES = 3
 # Causes outside of the settings: the same line again means that the next run fails too.
-WHATEVER_THE_SETTINGS = frozenset(
+SETTING_INDEPENDENT_CAUSES = frozenset(
     {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
 )
 # Which rank and host reports it may change from run to run.
-WHERE = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
+LOCATION_PREFIX = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Invocation:
     from_start: bool = False
     """Trainings start over, instead of going on from a checkpoint."""
     keep_going: bool = False
-    """Also after ALIKE_RUNS in a row failed for one cause that no setting explains."""
+    """Also after MAX_IDENTICAL_FAILURES in a row failed for one cause that no setting explains."""
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -86,14 +86,14 @@ class EarlyEnd:
 
 
 def repeated_failure(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:
-    """What the last ALIKE_RUNS failed of, where that is one and the same and would fail the runs that are `left` too; else empty."""
-    last = [outcome for _, outcome in ended[-ALIKE_RUNS:]]
-    if _is_explained_by_a_setting([spec for spec, _ in ended[-ALIKE_RUNS:]], left):
+    """The one cause of the last MAX_IDENTICAL_FAILURES, where it would fail the runs that are `left` too; else empty."""
+    last = [outcome for _, outcome in ended[-MAX_IDENTICAL_FAILURES:]]
+    if _is_explained_by_a_setting([spec for spec, _ in ended[-MAX_IDENTICAL_FAILURES:]], left):
         return ""
-    reasons = {(one.signature, WHERE.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
-    if len(last) < ALIKE_RUNS or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
+    reasons = {(one.signature, LOCATION_PREFIX.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
+    if len(last) < MAX_IDENTICAL_FAILURES or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
         return ""
-    return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in WHATEVER_THE_SETTINGS else ""
+    return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in SETTING_INDEPENDENT_CAUSES else ""
 
 
 def _is_explained_by_a_setting(failed: Sequence[RunSpec], left: Sequence[RunSpec]) -> bool:

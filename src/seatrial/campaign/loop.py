@@ -110,7 +110,7 @@ def run_campaign(
     start over, `from_start`. `server` has the other nodes' commands where there is no ssh;
     `recorder` keeps what was measured for the report.
 
-    Unless it is to `keep_going`, it stops where ALIKE_RUNS in a row failed for one cause that no setting explains, and none has
+    Unless it is to `keep_going`, it stops where MAX_IDENTICAL_FAILURES in a row failed for one cause that no setting explains, and none has
     succeeded."""
     paths = CampaignPaths(Path(plan.output))
     files.refuse_links(_written_to(plan, paths))

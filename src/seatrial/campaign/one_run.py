@@ -1,8 +1,8 @@
 """One run from its spec to its outcome: allocate its place, write the commands, start the agents, follow them, record how it ended.
 
 In: a RunSpec and the attempt's folder. Out: a RunOutcome, also the file written last: where it exists, the attempt is over. A run that
-fails or cannot be started is an outcome, not an exception. `new_attempt` records the checkpoint that an attempt starts from, which is not part of
-the run's hash.
+fails or cannot be started is an outcome, not an exception. `new_attempt` records the checkpoint that an attempt starts from, which is not
+part of the run's hash.
 """
 
 from __future__ import annotations

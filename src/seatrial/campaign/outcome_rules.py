@@ -16,7 +16,7 @@ from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.registry import advice, signature
 
 KILLED = ("killed", "deepspeed_launcher_killed")
-"""Signatures of a process that signal 9 ended, the reason unknown."""
+"""Signatures of a process that was killed by signal 9 for an unknown reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def judge_ending(ending: Ending, ranks: RankEndings, world_size: int, steps: int
         return _failed("agent_lost", "the agent that watched this run was killed")
     if ending.returncode != 0 and ending.agent_stopped:
         on = f" on {ending.stopped_host}" if ending.stopped_host else ""
-        return _failed("agent_stopped", f"the agent that watched this run{on} was sent TERM from outside, and ended it")
+        return _failed("agent_stopped", f"the agent{on} received SIGTERM from outside and ended the run")
     if ending.returncode != 0:
         return Diagnosis(cause=Cause.UNKNOWN, detail="", action="", signature="")
     return _judge_exit_0(ranks, world_size, steps)
@@ -121,7 +121,7 @@ def with_oom_kill(found: Diagnosis, oom_kills: str) -> Diagnosis:
 def _host_lost(lost: tuple[LostHost, ...]) -> Diagnosis:
     first = lost[0]
     others = f", and with it {', '.join(host.host for host in lost[1:])}" if len(lost) > 1 else ""
-    return _failed("node_silent" if first.silent else "node_gone", f"{first.host} was lost while the run ran{others}: {first.why}")
+    return _failed("node_silent" if first.silent else "node_gone", f"{first.host} was lost during the run{others}: {first.why}")
 
 
 def _alarm_advice(alarm: Alarm, ranks: RankEndings, *, has_gpus: bool) -> str:

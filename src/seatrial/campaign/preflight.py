@@ -17,7 +17,7 @@ from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import CampaignPaths
 from seatrial.launch.host_queries import HostSessions, answer_commands, own_host
 from seatrial.launch.pernode_server import PernodeServer
-from seatrial.launch.transports.select import user_ssh_args
+from seatrial.launch.transports.choice import user_ssh_args
 from seatrial.preflight.definitions import HostsExamined, Need, need_of
 from seatrial.preflight.examine import fast_checks
 from seatrial.preflight.hosts.access import no_hosts_check
@@ -132,4 +132,4 @@ def local_checks(need: Need) -> list[Check]:
 def check_line(check: Check) -> str:
     # A suggestion ends as a question.
     found = check.found if check.found.endswith("?") else f"{check.found}."
-    return f"{check.name}: {found} Would end in: {check.prevents}. Fix: {check.fix}."
+    return f"{check.name}: {found} Later error: {check.prevents}. Fix: {check.fix}."

@@ -83,7 +83,7 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         return Resumption(from_start=True)
     skipped: list[str] = []
     left_behind = ""
-    # Attempts that a later one of this very training went on from: that was decided then.
+    # Attempts that a later attempt of this training resumed from.
     linked: set[int | None] = set()
     for attempt in reversed(run.attempts()):
         outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
@@ -91,7 +91,7 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         is_done = outcome is not None and outcome.outcome is Outcome.OK
         changed = _change(stored, spec) if stored else ""
         goes_on = not changed or changed.startswith(STEPS) or resume_changed or attempt.number in linked
-        # One that has finished goes on where more steps are asked for; any other change of it is another training.
+        # A finished training is continued where more steps are requested; any other change defines a different training.
         if is_done and not (stored and (spec.steps or 0) > (stored.steps or 0)):
             break
         if stored is None:
@@ -134,8 +134,8 @@ def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, ended: str, cha
     if not found.whole and not found.other_format:
         return ""
     what = f"a checkpoint of step {found.whole[0].step:,}" if found.whole else "checkpoints"
-    # Which changes make another training, a bundled trainer decides itself when it reads the checkpoint.
-    proviso = " (the trainer refuses changes that make it another training)" if spec.workload.module else ""
+    # A bundled trainer itself rejects changes that define a different training, when it reads the checkpoint.
+    proviso = " (the trainer rejects changes that define a different training)" if spec.workload.module else ""
     return (
         f"{spec.run} {ended} {what} (attempt {attempt.number}), and {changed} since. Resume anyway with "
         f"--resume-changed{proviso}, restart with --from-start, or undo the change"
@@ -327,7 +327,7 @@ def read_lifetime(attempt: AttemptPaths) -> Lifetime:
         started_t = min(attempt.provenance.stat().st_mtime, first_t)
     except OSError:
         started_t = first_t
-    # Of a start long before, as of a file that was restored from a copy, nothing is believed.
+    # A start long before the first file is not plausible: the file may have been restored from a copy.
     started_t = started_t if first_t - started_t <= LONGEST_START_S else first_t
     last = max(known, key=lambda name: max(known[name]))
     return Lifetime(started_t=started_t, ended_t=max(known[last]), file=last)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seatrial.campaign.invocation import ALIKE_RUNS, CampaignEnd
+from seatrial.campaign.invocation import MAX_IDENTICAL_FAILURES, CampaignEnd
 from seatrial.campaign.loop import run_in_job
 from seatrial.campaign.slurm.program import CurrentJob, close_cut_short, refuse_second_job, start_record
 from seatrial.campaign.slurm.signals import JobSignals
@@ -62,7 +62,7 @@ def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
 def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
     unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
     stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
-    alike = f"stopped after {ALIKE_RUNS} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
+    alike = f"stopped after {MAX_IDENTICAL_FAILURES} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
     found = [
         (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
         (AllocationEnding.USER, signals.asked, "stopped by the user"),

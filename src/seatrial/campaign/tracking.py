@@ -44,7 +44,7 @@ INTERRUPTED_CLOSE_LIMIT_S = 2.0
 END_LIMIT_S = 2.0
 ANSWER_POLL_S = 0.2
 LONGEST_ANSWER_BYTES = 1024 * 1024
-# One may be a hiccup of the network; two in a row are a server that is gone.
+# One failure may be a network error; after two in a row the server counts as down.
 MAX_FAILURES = 2
 INTERRUPTED = "interrupted"
 UNREADABLE = "its files cannot be read"
@@ -184,16 +184,16 @@ class TrackerProcess:
             if not part:
                 if wait_for_exit(process, END_LIMIT_S):
                     return f"its process ended with exit code {process.returncode}"
-                return "its process closed its output and did not end"
+                return "its process closed its output but did not exit"
             text += part
             if len(text) > LONGEST_ANSWER_BYTES:
-                raise ValueError("the answer does not end")
+                raise ValueError("the answer is incomplete")
         if unsent:
             # The next request would follow a torn line.
             raise ValueError("it answered before it had read the request")
         answer = json.loads(text)
         if not isinstance(answer, dict):
-            raise ValueError("the answer is no object")
+            raise ValueError("the answer is not a JSON object")
         return answer
 
 

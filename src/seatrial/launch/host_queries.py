@@ -5,7 +5,7 @@
 
 The answering process is `python -P -m seatrial.agent.query_handler`: one JSON query per line in, one JSON answer per line out, with the
 query's number `n`. One thread and one selector serve all hosts: the time is the slowest host's, not the sum. A host that has not
-answered in time gets a reply with that trouble, and is not waited for again. At the end every session is closed; the processes end when
+answered in time gets a reply with that error, and is not waited for again. At the end every session is closed; the processes end when
 their input does. `AnswerProcess` is the same child behind a control connection, which numbers the queries itself and may send the next
 before an answer: two classes until that connection is redesigned.
 """
@@ -78,10 +78,10 @@ def answer_commands(
 
 
 class HostSession:
-    """One answering process with three non-blocking pipes; `trouble` is why it ended, empty while it lives."""
+    """One answering process with three non-blocking pipes; `error` is why it ended, empty while it lives."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None) -> None:
-        self.ready, self.trouble, self.messages = False, "", list[Message]()
+        self.ready, self.error, self.messages = False, "", list[Message]()
         self._pending, self._stderr, self._number, self._unsent = b"", b"", 0, b""
         self.began_m = self.sent_m = time.monotonic()
         self.sent_t = time.time()
@@ -93,7 +93,7 @@ class HostSession:
                 argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, bufsize=0
             )
         except OSError as error:
-            self.trouble = f"{argv[0]}: {error.strerror}"
+            self.error = f"{argv[0]}: {error.strerror}"
             return
         for pipe in self.pipes:
             os.set_blocking(pipe, False)
@@ -114,7 +114,7 @@ class HostSession:
     @property
     def is_sending(self) -> bool:
         """Whether a part of the query waits for room in the pipe."""
-        return bool(self._unsent) and not self.trouble
+        return bool(self._unsent) and not self.error
 
     def write(self) -> None:
         """As much of the query as the pipe takes now."""
@@ -160,7 +160,7 @@ class HostSession:
         return data
 
     def _end(self, why: str = "") -> None:
-        if self.trouble or self.process is None:
+        if self.error or self.process is None:
             return
         # Its output has ended, so its exit code follows in a moment.
         wait_for_exit(self.process, EXIT_CODE_S)
@@ -169,9 +169,9 @@ class HostSession:
         # The last line is the error: warnings, banners and tracebacks come before it.
         text = " ".join(lines[-1].split()) if lines else ""
         code = self.process.returncode
-        self.trouble = why or text or (f"it ended with {code}" if code is not None else "it closed its output")
+        self.error = why or text or (f"it ended with {code}" if code is not None else "it closed its output")
         if text and code is not None and not why:
-            self.trouble = f"{text} (ended with {code})"
+            self.error = f"{text} (ended with {code})"
 
     def close(self) -> None:
         """Close its input; one that gave no answer is ended."""
@@ -180,7 +180,7 @@ class HostSession:
             return
         with contextlib.suppress(OSError):
             process.stdin.close()
-        if self.trouble:
+        if self.error:
             self._signal(signal.SIGTERM)
 
     def wait(self, timeout_s: float) -> None:
@@ -227,7 +227,7 @@ class HostSessions:
         starting = {name: session for name, session in sessions.items() if not session.ready}
         self._wait_for(starting.values(), lambda session: session.ready, self._start_s, LATE_START)
         for name, session in sessions.items():
-            if not session.trouble:
+            if not session.error:
                 session.send(queries[name])
         self._wait_for(sessions.values(), lambda session: session.answer() is not None, timeout_s, LATE_ANSWER)
         return {name: _reply(session, started=name in starting) for name, session in sessions.items()}
@@ -242,8 +242,8 @@ class HostSessions:
         self._sessions.clear()
 
     def _wait_for(self, sessions: Iterable[HostSession], done: Callable[[HostSession], bool], timeout_s: float, late: str) -> None:
-        """Until each is done or in trouble; those that are neither after the timeout are in trouble from then on."""
-        waiting = dict.fromkeys(session for session in sessions if not session.trouble and not done(session))
+        """Until each is done or has failed; after the timeout the others count as failed."""
+        waiting = dict.fromkeys(session for session in sessions if not session.error and not done(session))
         until_m = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             for session in waiting:
@@ -253,19 +253,19 @@ class HostSessions:
             while waiting and (left_s := until_m - time.monotonic()) > 0:
                 for key, _ in selector.select(left_s):
                     _transfer(selector, key)
-                    if key.data in waiting and (key.data.trouble or done(key.data)):
+                    if key.data in waiting and (key.data.error or done(key.data)):
                         del waiting[key.data]
         for session in waiting:
-            session.trouble = late.format(timeout_s)
+            session.error = late.format(timeout_s)
 
 
 def _transfer(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
     """Read or write what one pipe is ready for; unregister it once its session is over or has sent its query."""
     session: HostSession = key.data
     is_input = key.fd == session.pipes[0]
-    if not session.trouble:
+    if not session.error:
         session.write() if is_input else session.read()
-    if session.trouble or (is_input and not session.is_sending):
+    if session.error or (is_input and not session.is_sending):
         selector.unregister(key.fd)
 
 
@@ -280,8 +280,8 @@ def _raise_fd_limit_for(num_hosts: int) -> None:
 def _reply(session: HostSession, started: bool) -> Reply:
     took_s = session.ready_m - session.began_m if started else session.heard_m - session.sent_m
     answer = session.answer()
-    if session.trouble or answer is None:
-        return Reply(trouble=session.trouble or "no answer", took_s=took_s)
+    if session.error or answer is None:
+        return Reply(trouble=session.error or "no answer", took_s=took_s)
     return Reply(answer=answer, took_s=took_s, clock=_clock_offset(session, answer))
 
 
@@ -310,7 +310,7 @@ class AnswerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._open_numbers: list[int] = []
         self._pending = b""
-        self._trouble = ""
+        self._error = ""
 
     def ask(self, number: int, query: Mapping[str, Any]) -> None:
         """Send it; the answer comes later, under this number."""
@@ -322,22 +322,22 @@ class AnswerProcess:
             assert process.stdin is not None
             process.stdin.write(json.dumps({**query, "n": number}).encode() + b"\n")
         except OSError as error:
-            self._trouble = f"queries cannot be answered on this host: {error.strerror or error}"
+            self._error = f"queries cannot be answered on this host: {error.strerror or error}"
 
     def fileno(self) -> int | None:
         """What to wait for; None where nothing can come."""
         return self._process.stdout.fileno() if self._open_numbers and self._process and self._process.stdout else None
 
     def answers(self) -> list[tuple[int, Message]]:
-        """Answers so far, without waiting. A child that ended leaves its trouble as the answer to all open queries."""
+        """Answers so far, without waiting. A child that ended leaves its error as the answer to all open queries."""
         found: list[tuple[int, Message]] = []
-        while not self._trouble and (data := self._read()) is not None:
+        while not self._error and (data := self._read()) is not None:
             if not data:
-                self._trouble = "the answering process on this host has ended by itself"
+                self._error = "the answering process on this host has ended by itself"
             *lines, self._pending = (self._pending + data).split(b"\n")
             found += [(answer["n"], answer) for line in lines if (answer := json_object(line)) and answer.get("n") in self._open_numbers]
-        if self._trouble:
-            found += [(number, {NO_ANSWER: self._trouble}) for number in self._open_numbers if number not in dict(found)]
+        if self._error:
+            found += [(number, {NO_ANSWER: self._error}) for number in self._open_numbers if number not in dict(found)]
             self.close()
         self._open_numbers = [number for number in self._open_numbers if number not in dict(found)]
         return found
@@ -345,7 +345,7 @@ class AnswerProcess:
     def close(self) -> None:
         """End the child: at the end of its input it ends by itself, what hangs is killed."""
         process, self._process = self._process, None
-        self._pending, self._trouble = b"", ""
+        self._pending, self._error = b"", ""
         if process is None:
             return
         assert process.stdin is not None and process.stdout is not None

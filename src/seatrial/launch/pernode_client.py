@@ -127,7 +127,7 @@ class PernodeClient:
         """The campaign's exit code. CampaignError where node 0 is not found or lost, UsageError where it runs another plan."""
         connection = self._connection = self._connect()
         self._clock.tick(math.inf)
-        self._check_same_plan(connection.welcome)
+        self._check_same_plan(connection.first_message)
         self._report(f"{self._node}: connected to node 0, which runs the campaign; see its terminal for progress")
         while True:
             for message in connection.receive(self._clock.now()):
@@ -171,9 +171,9 @@ class PernodeClient:
             f"0 runs, that {self._paths.folder} is the same folder there, and that no other command has this --node-rank"
         )
 
-    def _check_same_plan(self, welcome: Message) -> None:
+    def _check_same_plan(self, first_message: Message) -> None:
         """Node 0's plan is the one that runs: with another plan here the user would get another experiment than expected."""
-        digest = str(welcome.get("digest"))
+        digest = str(first_message.get("digest"))
         if digest != self._digest:
             raise UsageError(
                 f"{self._node}: the plan here differs from node 0's (hash {self._digest} here, {digest} there): give the same plan "

@@ -233,8 +233,10 @@ class PernodeServer:
 
     def __enter__(self) -> PernodeServer:
         listening = _listen(self._port, listening_addresses(self._interface, self.master_addr))
-        welcome = {"plan": self._plan, "digest": self._digest}
-        self.connections = ControlServer(self._token, self.nodes[1:], welcome=lambda node: welcome, listening=listening, may_return=True)
+        first_message = {"plan": self._plan, "digest": self._digest}
+        self.connections = ControlServer(
+            self._token, self.nodes[1:], first_message=lambda _: first_message, listening=listening, may_return=True
+        )
         self.connections.__enter__()
         return self
 
@@ -367,7 +369,7 @@ class PernodeServer:
         if self._hellos.pop(node, None) is None or self._is_finished:
             return
         self._disconnected[node] = why
-        self._report(f"the command on {node} has ended ({why}); the next run waits for it a while, start it again: {self._how(node)}")
+        self._report(f"The command on {node} has ended ({why}). The next run waits for it. Restart it there: {self._how(node)}")
 
     def _timeout_text(self, missing: Sequence[str]) -> str:
         return (

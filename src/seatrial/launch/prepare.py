@@ -32,7 +32,7 @@ from seatrial.core.tables import format_cell
 from seatrial.launch.launchers import allocation_for_node, node_paths
 from seatrial.launch.launchers.commands import SHELL_NAME, activation_script, command_for, rank_log_folder, variables_set_by_launcher
 from seatrial.launch.launchers.environment import environment, portable_environment
-from seatrial.launch.transports.select import user_ssh_args
+from seatrial.launch.transports.choice import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments
 from seatrial.machine.provenance import is_recorded_variable, mask_planned

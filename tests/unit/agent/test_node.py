@@ -165,7 +165,7 @@ def test_a_harness_of_another_version_is_reported_in_one_sentence(tmp_path: Path
     with Node(tmp_path) as node:
         assert node.wait() == 3
     (line,) = node.start_log.read_text().splitlines()
-    assert line.startswith(f"seatrial.agent: {NAME} has Seatrial ") and line.endswith("install the same version on all hosts")
+    assert line.startswith(f"seatrial.agent: {NAME} runs Seatrial ") and line.endswith("install the same version on all hosts")
 
 
 @pytest.mark.parametrize(

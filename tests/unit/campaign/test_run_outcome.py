@@ -135,7 +135,7 @@ def test_every_lost_host_is_named() -> None:
 def test_the_host_whose_agent_was_stopped_is_named() -> None:
     nodes = (NodeRecord(name="node1", returncode=-15), NodeRecord(name="node2", returncode=-15, detail=AGENT_GOT_TERM))
     ending = Ending(returncode=-15, agent_stopped=True, nodes=nodes)
-    assert "on node2 was sent TERM" in judge_ending(ending, RankEndings(), world_size=2, steps=None).detail
+    assert "on node2 received SIGTERM" in judge_ending(ending, RankEndings(), world_size=2, steps=None).detail
     assert ending.broken_host == "node2"
 
 

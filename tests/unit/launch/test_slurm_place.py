@@ -14,7 +14,7 @@ from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths
 from seatrial.launch.places.slurm import nodes_of_job, record, record_start, script, submit, submitted
 from seatrial.launch.prepare import masked_spec
-from seatrial.launch.transports.select import choose_transports
+from seatrial.launch.transports.choice import choose_transports
 from seatrial.launch.transports.srun import container_options, srun_argv
 from seatrial.machine.secrets import MASK
 from seatrial.machine.slurm import Answer, call, environment, time_limit_s

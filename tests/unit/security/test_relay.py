@@ -127,7 +127,7 @@ def test_a_version_is_not_believed_from_a_relay() -> None:
 
 def test_two_versions_refuse_each_other(harness_version: Callable[[str], None]) -> None:
     harness_version("9.9.9")
-    sentence = r"node2 has Seatrial \S+ and the harness 9\.9\.9: install the same version on all hosts"
+    sentence = r"node2 runs Seatrial \S+ and the harness runs 9\.9\.9: install the same version on all hosts"
     with ControlServer(TOKEN, (NAME,)) as server:
         with pytest.raises(VersionMismatchError, match=sentence):
             ControlClient.connect(endpoint(server.port), {})

@@ -141,13 +141,13 @@ class CurrentJob:
 
 
 def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]:
-    """For the provenance, so that unlike nodes are noticed. A node that does not answer costs its facts, never the run."""
+    """Hardware facts of the nodes, for the provenance. A node that does not answer has none; the run goes on."""
     if len(names) < 2:
         return {}
     question = {"ask": "all", "parts": {"facts": {"ask": "facts"}, "gpus": {"ask": "gpus"}}}
     facts = host_facts(jobs.ask_nodes(names, question, FACTS_TIMEOUT_S, spec.place.python))
     if missing := [name for name in names if name not in facts]:
-        _log(f"no hardware facts of {', '.join(missing)}: unlike nodes would not be noticed")
+        _log(f"No hardware facts from {', '.join(missing)}. Differing nodes go unnoticed.")
     return facts
 
 
@@ -196,8 +196,8 @@ def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJ
 def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, environ: Mapping[str, str]) -> RunOutcome:
     closed = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
     if closed is not None:
-        # The run has gone on without this program: what it did since counts for nothing.
-        _log(f"attempt {attempt.number} was closed meanwhile ({closed.detail}); '{outcome.outcome.value}' of this program is not kept")
+        # Another start of the job continued the run: what this program did since then does not count.
+        _log(f"Attempt {attempt.number} was already closed ({closed.detail}). This outcome ('{outcome.outcome.value}') is discarded.")
         return closed
     if outcome.outcome is Outcome.OK:
         return close_attempt(attempt, outcome)

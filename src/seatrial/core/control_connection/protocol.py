@@ -150,9 +150,9 @@ class Connection:
             try:
                 yield self._decode(self._lines.popleft())
             except EncryptionError as error:
-                self._give_up(f"what came was {error}")
+                self._give_up(str(error))
             except (ValueError, RecursionError):
-                self._give_up("what came was no message")
+                self._give_up("received data that is not a message")
 
     def _give_up(self, why: str) -> None:
         self._lines.clear()
@@ -181,10 +181,10 @@ class Connection:
         *lines, self._unfinished_line = (self._unfinished_line + data).split(b"\n")
         self._lines += lines
         if len(self._unfinished_line) > MAX_LINE_BYTES:
-            self._give_up("what came was no message")
+            self._give_up("received data that is not a message")
 
     def _decode(self, line: bytes) -> Message:
-        """ValueError for what is no message of ours."""
+        """ValueError for data that is not a Seatrial message."""
         message = json.loads(line if self._channel is None else self._channel.open(line))
         if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
             raise ValueError("not a Seatrial message")
@@ -206,7 +206,7 @@ class Connection:
 # Less than the harness waits for agents to connect (launch.places).
 CONNECT_TIMEOUT_S = 20.0
 TRY_TIMEOUT_S = 5.0
-# Whoever listens there and says nothing must not keep a node from the next address.
+# A silent listener must not keep a node from the next address.
 GREETING_TIMEOUT_S = 3.0
 # Longer than the server's AUTHENTICATE_TIMEOUT_S: a node that gave up sooner might be accepted at that moment, and be lost.
 ANSWER_TIMEOUT_S = 10.0
@@ -234,10 +234,10 @@ class VersionMismatchError(ControlConnectionError):
 class ControlClient:
     """An open connection to the harness."""
 
-    def __init__(self, endpoint: ControlEndpoint, connection: Connection, welcome: Message, now: float) -> None:
+    def __init__(self, endpoint: ControlEndpoint, connection: Connection, first_message: Message, now: float) -> None:
         self._endpoint, self._connection = endpoint, connection
-        self.welcome = welcome
-        """The harness's first message."""
+        self.first_message = first_message
+        """The harness's reply to the hello."""
         self._heard_at = now
 
     @classmethod
@@ -305,7 +305,7 @@ def cannot_encrypt(host: str, problem: str) -> str:
 
 
 def version_mismatch(node: str, there: str, harness: str) -> str:
-    return f"{node} has Seatrial {there} and the harness {harness}: install the same version on all hosts"
+    return f"{node} runs Seatrial {there} and the harness runs {harness}: install the same version on all hosts"
 
 
 def _connect(endpoint: ControlEndpoint, address: str, hello: Mapping[str, Any], is_own: IsOwn) -> tuple[Connection, Message]:
@@ -327,11 +327,11 @@ def _connect(endpoint: ControlEndpoint, address: str, hello: Mapping[str, Any], 
 def _authenticate(endpoint: ControlEndpoint, connected: socket.socket, hello: Mapping[str, Any]) -> tuple[Connection, Message]:
     connection = Connection(connected)
     greeting = _wait_for(connection, connected, ("nonce",), GREETING_TIMEOUT_S)
-    nonce, version = greeting.get("nonce"), greeting.get("version", "of an earlier version")
+    nonce, version = greeting.get("nonce"), greeting.get("version", "an earlier version")
     if not is_nonce(nonce) or not is_version(version):
         connection.close()
         is_earlier = "version" not in greeting
-        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "it is not a harness")
+        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "not a Seatrial harness")
     ours = new_nonce()
     connection.send({"kind": "introduction", "node": endpoint.node, "nonce": ours, "version": __version__})
     handshake = Handshake(

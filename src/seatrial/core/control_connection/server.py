@@ -1,6 +1,6 @@
 """The harness's end of the control connection: a thread that accepts and authenticates nodes, sends heartbeats, and queues what they send.
 
-    with ControlServer(token, expected=("node1", "node2"), welcome=…) as server:
+    with ControlServer(token, expected=("node1", "node2"), first_message=…) as server:
         … start the nodes with ControlEndpoint(addresses, server.port, token, node) …
         for node, message in server.poll(): …          # hello, the node's messages, and `lost` with its why
 
@@ -63,8 +63,8 @@ DRAIN_BYTES = 4096
 # Half a minute of heartbeats: long enough for a quick one among them, short enough to follow a drift.
 OFFSET_WINDOW = 16
 
-Welcome = Callable[[str], Mapping[str, Any]]
-"""Node → its first message, beside `kind`."""
+FirstMessage = Callable[[str], Mapping[str, Any]]
+"""Node → the reply to its hello, without `kind`."""
 
 
 class ClockOffsetEstimator:
@@ -283,7 +283,7 @@ class ControlServer:
         self,
         token: str,
         expected: Collection[str],
-        welcome: Welcome = lambda node: {},
+        first_message: FirstMessage = lambda node: {},
         listening: Sequence[socket.socket] = (),
         lease_s: float = LEASE_S,
         may_return: bool = False,
@@ -293,7 +293,7 @@ class ControlServer:
         again."""
         if problem := encryption_problem():
             raise LaunchError(cannot_encrypt(socket.gethostname(), problem))
-        self._token, self._expected, self._welcome, self._lease_s = token, frozenset(expected), welcome, lease_s
+        self._token, self._expected, self._first_message, self._lease_s = token, frozenset(expected), first_message, lease_s
         self._may_return = may_return
         self._listener = Listener(listening or listen())
         self._peers: list[_Peer] = []
@@ -475,19 +475,19 @@ class ControlServer:
         """Read an unauthenticated peer's introduction and hello, which may come at once; it is closed at anything else."""
         for message in peer.connection.receive():
             if peer.introduction is None:
-                is_right = self._introduce(peer, message)
+                is_right = self._handshake(peer, message)
             else:
-                is_right = message["kind"] == "hello" and self._admit(peer, message, now)
+                is_right = message["kind"] == "hello" and self._accept_node(peer, message, now)
             if not is_right:
                 peer.connection.close("not an expected node")
                 return
             if peer.node:
-                # Whatever came behind the hello.
+                # Messages may follow the hello at once.
                 self._receive(peer, now)
                 return
 
-    def _introduce(self, peer: _Peer, message: Message) -> bool:
-        """Encrypt from here on, with keys that only the node it claims to be can have. Nothing is believed yet."""
+    def _handshake(self, peer: _Peer, message: Message) -> bool:
+        """Encrypt from here on, with keys that only the node it claims to be can have. It is not authenticated yet."""
         node, nonce, version = (message.get(key) for key in ("node", "nonce", "version"))
         is_well_formed = message["kind"] == "introduction" and is_nonce(nonce) and is_version(version)
         if not is_well_formed or not isinstance(node, str) or node not in self._expected:
@@ -499,8 +499,8 @@ class ControlServer:
         peer.connection.encrypt(EncryptedChannel(self._token, handshake, is_harness=True))
         return True
 
-    def _admit(self, peer: _Peer, hello: Message, now: float) -> bool:
-        """A hello that could be decrypted is a node's; False where it is refused all the same."""
+    def _accept_node(self, peer: _Peer, hello: Message, now: float) -> bool:
+        """Accept the node of a hello, which proved its token by decrypting; False where it is refused nevertheless."""
         assert peer.introduction is not None
         node, version = str(peer.introduction["node"]), str(peer.introduction["version"])
         why = version_mismatch(node, version, __version__) if version != __version__ else ""
@@ -515,7 +515,7 @@ class ControlServer:
         peer.node, peer.heard_at = node, now
         self._peers.append(peer)
         peer.connection.lift_limit()
-        peer.connection.send({**self._welcome(node), "kind": "welcome"})
+        peer.connection.send({**self._first_message(node), "kind": "welcome"})
         self._heartbeats += 1
         self._send_heartbeat(peer)
         self._queue(node, hello)

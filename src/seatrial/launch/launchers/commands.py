@@ -13,8 +13,8 @@ from seatrial.core.errors import LaunchError, did_you_mean
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.shell import ACTIVATED_LINE
 from seatrial.launch.launchers import Launcher, node_paths
+from seatrial.launch.launchers.built_in import CommandLauncher, DeepspeedLauncher, PythonLauncher, TorchrunLauncher
 from seatrial.launch.launchers.environment import environment
-from seatrial.launch.launchers.kinds import CommandLauncher, DeepspeedLauncher, PythonLauncher, TorchrunLauncher
 from seatrial.records.launch import Allocation, Command, Node
 from seatrial.records.plan import RunSpec, SiteSpec
 

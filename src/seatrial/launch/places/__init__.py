@@ -19,7 +19,7 @@ from seatrial.core.paths import AttemptPaths, JobPaths
 from seatrial.launch.agents import AgentProcess, Agents
 from seatrial.launch.places.allocation import allocate_local
 from seatrial.launch.places.hosts import allocate_hosts
-from seatrial.launch.transports.select import NodeStarter
+from seatrial.launch.transports.choice import NodeStarter
 from seatrial.machine.slurm import Answer, Call, ScriptCall
 from seatrial.records.job import JobStatus, Order, SubmittedJob
 from seatrial.records.launch import AgentOrder, Allocation

@@ -34,7 +34,7 @@ from seatrial.launch.pernode_server import own_addresses
 from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, master_address, nodes_of
 from seatrial.launch.places.rendezvous import agree_on_rendezvous
 from seatrial.launch.transports import Exit, StartRequest
-from seatrial.launch.transports.select import NodeStarter, TransportChoice, choose_transports
+from seatrial.launch.transports.choice import NodeStarter, TransportChoice, choose_transports
 from seatrial.launch.transports.ssh import connect_timeout_error, disconnect_error, start_error
 from seatrial.machine.network import (
     LOOPBACK,
@@ -261,7 +261,7 @@ def wait_for_agents(
     while missing := [name for name in logs if name not in hellos]:
         _receive_hellos(server, POLL_S, hellos, logs, by_srun)
         if server.failed:
-            raise LaunchError(f"{server.failed}: start the same command again, and report it")
+            raise LaunchError(f"{server.failed}. Start the same command again and report this bug.")
         if should_stop():
             raise StoppedError(f"stopped while the agents of {len(missing)} of {len(logs)} hosts were being started; nothing was run")
         if failed_starts():
@@ -285,7 +285,7 @@ def _receive_hellos(server: ControlServer, timeout_s: float, hellos: dict[str, M
 
 
 def check_distinct_hosts(nodes: Sequence[Node], here: Collection[str], hellos: Mapping[str, Message], own: Identity | None = None) -> None:
-    """HostError for a name that led to this machine, or to the same host as another; `here` may name this machine several times.
+    """HostError for a name that resolved to this machine, or to the same host as another; `here` may name this machine several times.
 
     A name that resolves wrongly here (to loopback, to a neighbour) takes ssh to another machine, and a run that should use two hosts
     would silently use one twice.
@@ -297,7 +297,7 @@ def check_distinct_hosts(nodes: Sequence[Node], here: Collection[str], hellos: M
         identity = identity_in_hello(hellos[node.name])
         other = seen.setdefault(identity, node.name)
         if other != node.name and identity[1]:
-            problem = f"{node.name} led to {other}: the agent that was started there runs on '{identity[0]}'"
+            problem = f"{node.name} resolved to {other}: the agent that was started there runs on '{identity[0]}'"
             fix = f"correct the name here (`getent hosts {node.name}`, ~/.ssh/config), or remove the line from the hostfile"
             raise HostError(f"{problem}; {fix}", host=node.name, cause="name_unknown")
 
