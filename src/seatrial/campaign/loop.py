@@ -58,7 +58,7 @@ from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
 
 PLAN_HASH_DIGITS = 16
-# The next run in the same job would meet the same nodes; and a job that is over has none.
+# The next run in the same job would get the same nodes, or, once the job is over, none.
 JOB_UNUSABLE = frozenset(
     {Cause.HOST_LOST, Cause.JOB_CANCELLED, Cause.JOB_TIME_LIMIT, Cause.JOB_NODE_FAILED, Cause.JOB_PREEMPTED, Cause.JOB_LOST}
 )
@@ -77,7 +77,7 @@ class Listener(Protocol):
         """The next attempt of `spec` does not simply start at step 0."""
 
     def noted(self, text: str) -> None:
-        """Something else to be shown: a job ended, and another follows."""
+        """Another line to show: a job ended, and another follows."""
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         """A run was launched; it is the `position`-th of `count`."""
@@ -106,12 +106,10 @@ def run_campaign(
     recorder: RunRecorder | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CampaignEnd:
-    """Run what is not finished yet of `plan`, or all of it `again`. A training goes on from its last complete checkpoint unless it is to
-    start over, `from_start`. `server` has the other nodes' commands where there is no ssh;
-    `recorder` keeps what was measured for the report.
+    """Run what is not finished yet of `plan`, or all of it `again`. A training resumes from its last complete checkpoint unless
+    `from_start`. `server` has the other nodes' commands where there is no ssh; `recorder` keeps measurements for the report.
 
-    Unless it is to `keep_going`, it stops where MAX_IDENTICAL_FAILURES in a row failed for one cause that no setting explains, and none has
-    succeeded."""
+    Unless `keep_going`, it stops after MAX_IDENTICAL_FAILURES, if no run has succeeded and no setting explains them."""
     paths = CampaignPaths(Path(plan.output))
     files.refuse_links(_written_to(plan, paths))
     with hold_lock(paths) as owner, Interrupts(paths, owner).installed() as interrupts:
@@ -140,7 +138,7 @@ def run_campaign(
 
 
 def run_in_job(order: AllocationOrder, paths: CampaignPaths, job: CurrentJob, requests: StopRequests, listener: Listener) -> CampaignEnd:
-    """In a job that holds its nodes for many runs: run what is left of `order`. The harness that submitted it, or a later one, follows."""
+    """Within a job for many runs: run what is left of `order`. A harness outside follows it."""
     invocation = Invocation(
         plan=order.plan,
         plan_hash=order.plan_hash,
@@ -159,22 +157,22 @@ def _allocation_of(plan: CampaignPlan) -> str:
 
 
 def _written_to(plan: CampaignPlan, paths: CampaignPaths) -> Iterator[Path]:
-    """What a campaign writes through: its folders, and the lock's file."""
+    """Paths that a campaign writes to: its folders and the lock file."""
     yield from (paths.lock, paths.plans, paths.charts, paths.allocations)
     yield from (one.folder for one in paths.allocation_jobs())
     yield from (paths.run(spec.run).folder for spec in plan.chosen)
-    # Attempts that were abandoned are closed, whichever plan they belong to.
+    # Abandoned attempts of any plan are closed.
     for run in paths.runs():
         yield run.folder
         yield from (attempt.folder for attempt in run.attempts())
 
 
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
-    """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before. Returns its short hash."""
+    """Store the plan in the folder, as the latest and under its name beside earlier ones. Returns its short hash."""
     stored = to_json(replace(plan, source=mask_text(plan.source), runs=tuple(masked_spec(spec) for spec in plan.runs)))
     files.write_json(paths.plans / f"{plan.name}.json", stored)
     files.write_json(paths.plan, stored)
-    # Selecting other runs of it, or another output folder, does not make it another plan.
+    # A plan with other runs selected, or another output folder, is the same plan.
     same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source", "alike", "resume_changed")}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:PLAN_HASH_DIGITS]
 
@@ -186,11 +184,11 @@ class _Campaign:
     server: PernodeServer | None = None
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
     recorder: RunRecorder | None = None
-    """None within a job: the harness that follows it records the runs."""
+    """None within a job, whose runs are recorded by the harness that follows it."""
     job: CurrentJob | None = None
-    """Whose nodes the runs get, one after another."""
+    """The job whose nodes the runs get, one after another."""
     first_attempts: Mapping[str, int] = field(default_factory=dict)
-    """Of a job that may have been started before, by run: later attempts do not start over."""
+    """Run → the job's first attempt; later ones, of a requeued job, do not start over."""
 
     def __post_init__(self) -> None:
         self.plan, self.paths, self.interrupts = self.invocation.plan, self.invocation.paths, self.invocation.interrupts
@@ -207,7 +205,7 @@ class _Campaign:
             self._report.over()
 
     def _schedule(self, again: bool) -> Schedule:
-        """What is left to run; finished runs are skipped, and estimate the length of their groups."""
+        """The runs left; durations of finished ones serve to estimate those of their groups."""
         todo: list[RunSpec] = []
         durations_s: dict[str, list[float]] = {}
         code = cache(lambda folder: read_git_state(folder, self.paths.folder))
@@ -225,7 +223,7 @@ class _Campaign:
         return Schedule(todo, durations_s, self.plan.budget_s, self.invocation.monotonic)
 
     def run_left_of(self, order: AllocationOrder) -> CampaignEnd:
-        """What an earlier start of the same job has not finished."""
+        """Run what an earlier start of the same job has not finished."""
         left: list[RunSpec] = []
         durations_s: dict[str, list[float]] = {}
         for spec in self.plan.chosen:
@@ -327,7 +325,7 @@ class _Campaign:
                 outcome = run_one(spec, attempt, self.interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts, log=log)
                 outcome = close_attempt(attempt, outcome)
         except OSError:
-            # Nothing of it is on disk, so there was no attempt.
+            # Nothing was written, so there was no attempt.
             with contextlib.suppress(OSError):
                 attempt.resume.unlink(missing_ok=True)
                 attempt.folder.rmdir()
@@ -412,7 +410,7 @@ class _JobView:
     report: _Report
     schedule: RunSource
     positions: dict[str, int] = field(default_factory=dict)
-    """Of runs, in the order in which they were submitted first."""
+    """Run → its position in the order of first submission."""
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
         self.report.listener.resumes(spec, resumption)

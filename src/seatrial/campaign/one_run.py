@@ -77,7 +77,7 @@ def run_one(
             follower = Follower(spec, attempt, interrupts, on_progress, on_stop, log=log)
             ending = follower.follow(lambda: _start(attempt, allocated, orders))
         _record_nodes(attempt, allocated, ending.nodes)
-        # What the ranks wrote elsewhere while the disk failed belongs to their files.
+        # Ranks wrote to the fallback folder while the disk failed: merge that into their files.
         recover_files(attempt.folder)
         outcome = outcome_of(spec, attempt, ending, started_t, allocation.master_port, log)
     except LaunchError as error:
@@ -107,7 +107,7 @@ def _start(attempt: AttemptPaths, allocated: AllocatedRun, orders: Sequence[Agen
 
 
 def _record_nodes(attempt: AttemptPaths, allocated: AllocatedRun, nodes: tuple[NodeRecord, ...]) -> None:
-    """nodes.json, of a run on many hosts: the clocks of all of them must be known before anything is read."""
+    """Write nodes.json of a run on many hosts, whose clock offsets are needed to read anything."""
     if not nodes:
         return
     allocation = allocated.allocation
@@ -116,19 +116,18 @@ def _record_nodes(attempt: AttemptPaths, allocated: AllocatedRun, nodes: tuple[N
 
 
 def close_attempt(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
-    """Write the outcome, last and whatever the disk does."""
+    """Write the outcome, last, also on a failing disk."""
     outcome = with_resumption(outcome, attempt)
     write_json_durably(attempt.outcome, to_json(outcome))
     run = RunPaths(attempt.folder.parent)
     newest = next(reversed(run.attempts()), attempt)
-    # A job of the plan as it was may end after the run was started again.
+    # A job of the previous plan may end after the run was started again.
     link_counted(run, outcome.hash if newest.number == attempt.number else _hash_of(newest) or outcome.hash)
     return outcome
 
 
 def link_counted(run: RunPaths, hash: str) -> None:
-    """Show the files of the attempt that reports show of the run with this hash: an interrupted one does not hide the result of an
-    earlier one, and of the same spec the last counts."""
+    """Link the files of the attempt that counts for the run with this hash: the last complete one, else the last."""
     same = [attempt for attempt in run.attempts() if _hash_of(attempt) == hash]
     outcomes = {attempt.number: from_json_or_none(RunOutcome, files.read_json(attempt.outcome)) for attempt in same}
     ended = [attempt for attempt in same if (found := outcomes[attempt.number]) and not found.outcome.is_cut_short]
@@ -144,7 +143,7 @@ def _hash_of(attempt: AttemptPaths) -> str:
 
 
 def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
-    """Show the attempt's files in the run's folder under the seeds' names; links of an earlier attempt that it lacks are removed."""
+    """Link the attempt's files into the run's folder; remove links to files of an earlier attempt that it lacks."""
     present = {path.name: path for path in attempt.linked() if path.exists()}
     for stale in run.folder.iterdir():
         if stale.is_symlink() and stale.name not in present:
@@ -155,7 +154,7 @@ def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
 
 
 def code_folder(spec: RunSpec) -> Path:
-    """The folder of a run's code: that of the first existing script in its command, else the one it is started in."""
+    """The folder of a run's code: that of the first existing script in its command, else its working directory."""
     cwd = Path(spec.cwd)
     scripts = [arg for arg in (spec.workload.script or "", *spec.workload.args) if arg.endswith(SCRIPT_ENDINGS)]
     return next((path.parent for script in scripts if (path := cwd / script).is_file()), cwd)

@@ -1,10 +1,10 @@
-"""The program in a Slurm job that holds its nodes for many runs: `python -m seatrial.campaign.slurm_allocation_program ALLOCATION`.
+"""The program in a Slurm job for many runs: `python -m seatrial.campaign.slurm_allocation_program ALLOCATION`.
 
-The campaign's own loop, on the first of the job's nodes: one run after another, each as an attempt in its run's folder, until all are over
-or the job has too little time left for the next. Then it writes job_end.json. Started again by Slurm (a requeue), it closes the attempt
-that was cut short and goes on with what is left. Where Slurm ends the job it writes no end: whoever follows the job knows why.
+It runs the campaign's own loop on the first of the job's nodes: one run after another, each as an attempt in its run's folder, until all
+are over or the job has too little time left for the next. Then it writes job_end.json. After a requeue it closes the attempt that was cut
+short and continues. Where Slurm ends the job it writes no job_end.json: the harness that follows the job learns the reason.
 
-`sbatch job.sbatch` by hand does the same.
+`sbatch job.sbatch` by hand does the same. Not in `campaign.slurm`: it imports `campaign.loop`, which imports that package.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from seatrial.records.results import LiveState, MeasuredRun
 
 
 def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.environ) -> AllocationEnd | None:
-    """Run what job_order.json of `paths` says; None where Slurm ended the job."""
+    """Run job_order.json of `paths`; None where Slurm ended the job."""
     order = jobs.read_allocation_order(paths)
     if order is None or not order.specs:
         raise SeatrialError(f"{paths.job_order} cannot be read: start the campaign again with `seatrial run`")
@@ -54,7 +54,7 @@ def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.envir
 
 
 def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
-    """Whether Slurm has started the job again elsewhere: a program whose slurmd died does not learn it otherwise."""
+    """Whether Slurm has started the job again elsewhere, of which a program whose slurmd died is not informed."""
     begun = jobs.started(paths)
     return paths.job_end.exists() or (begun is not None and begun.restarts > restarts)
 
@@ -80,7 +80,7 @@ class LogListener:
     """The campaign as job.log shows it."""
 
     def warned(self, checks: Sequence[Check]) -> None:
-        """The harness has shown them."""
+        """Shown by the harness."""
 
     def skipped(self, spec: RunSpec, changes: str) -> None:
         _log(f"{spec.run}: already finished, skipped")

@@ -4,10 +4,9 @@
         replies = sessions.ask({"node1": {"ask": "facts"}, "node2": {"ask": "facts"}}, 5.0)       # host → Reply
 
 The answering process is `python -P -m seatrial.agent.query_handler`: one JSON query per line in, one JSON answer per line out, with the
-query's number `n`. One thread and one selector serve all hosts: the time is the slowest host's, not the sum. A host that has not
-answered in time gets a reply with that error, and is not waited for again. At the end every session is closed; the processes end when
-their input does. `AnswerProcess` is the same child behind a control connection, which numbers the queries itself and may send the next
-before an answer: two classes until that connection is redesigned.
+query's number `n`. One thread and one selector serve all hosts, in the time of the slowest. A host that has not answered in time gets a
+reply with that error, and is not waited for again. At the end every session is closed; the processes end when their input does.
+`AnswerProcess` is the same child behind a control connection, which numbers the queries itself and may send the next before an answer.
 """
 
 from __future__ import annotations
@@ -34,23 +33,22 @@ from seatrial.launch.agents import query_handler_argv
 from seatrial.machine.network import THIS_MACHINE, is_this_host
 from seatrial.records.launch import Reply
 
-# As long as agents have to connect: ssh gives up after ConnectTimeout, the user's own or ours, and a Python on a cold file server takes
-# seconds more.
+# As for agents: ssh gives up after ConnectTimeout, and starting Python from a cold file server takes seconds more.
 START_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
-# For an interpreter to end once its input has, and for the kernel to end what was killed.
+# For an interpreter to exit after its input has ended, and for a killed process to be gone.
 EXIT_TIMEOUT_S = 2.0
 LATE_START = "the session did not start within {:g} s"
 LATE_ANSWER = "no answer within {:g} s"
 NO_ANSWER = "no_answer"
-"""Key in place of an answer: why there is none. `trouble` within an answer is the answering process's own."""
-# A process that prints more, or a longer line, is not an answering process of ours.
+"""Key for the reason why there is no answer; `trouble` within an answer is the answering process's own."""
+# A process that prints more, or a longer line, is not a query handler.
 MAX_BYTES = 8 << 20
 KEPT_STDERR_BYTES = 2000
 # For the exit code of a process whose output has ended.
 EXIT_CODE_S = 0.5
 PIPES_PER_HOST = 3
-# Logs, libraries, and the ends of pipes that are open only while a process is started.
+# Logs, libraries, and pipe ends that are open only while a process is started.
 OTHER_DESCRIPTORS = 128
 
 Message = dict[str, Any]
@@ -70,7 +68,7 @@ def answer_commands(
     `env` is the environment of this process, of which PYTHONPATH is passed on.
     """
     answering = query_handler_argv(python)
-    # A machine without ranks need not have the interpreter of the hosts.
+    # A machine without ranks may lack the interpreter of the hosts.
     own = {head: answering if any(host.name == head for host in hosts) else query_handler_argv()}
     path = (os.environ if env is None else env).get("PYTHONPATH")
     remote = ("env", f"PYTHONPATH={path}", *answering) if path else answering
@@ -88,7 +86,7 @@ class HostSession:
         self.heard_m = self.ready_m = self.began_m
         self.process: subprocess.Popen[bytes] | None = None
         try:
-            # In a session of its own: a Ctrl-C at the terminal is for the harness, which closes the sessions.
+            # In its own session: Ctrl-C in the terminal is for the harness, which closes the sessions.
             self.process = subprocess.Popen(
                 argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, bufsize=0
             )
@@ -113,12 +111,12 @@ class HostSession:
 
     @property
     def is_sending(self) -> bool:
-        """Whether a part of the query waits for room in the pipe."""
+        """Whether a part of the query is still to be written."""
         return bool(self._unsent) and not self.error
 
     def write(self) -> None:
         """As much of the query as the pipe takes now."""
-        # The last part counts for the clock offset: it is what the other end waits for.
+        # The time of the last part counts for the clock offset, since the other end waits for it.
         self.sent_m, self.sent_t = time.monotonic(), time.time()
         try:
             self._unsent = self._unsent[os.write(self.pipes[0], self._unsent) :]
@@ -132,11 +130,11 @@ class HostSession:
         return next((message for message in self.messages if message.get("n") == self._number), None)
 
     def read(self) -> None:
-        """Read what is there; notice the end."""
+        """Read what is available; notice the end."""
         output, errors = (self._read_pipe(pipe) for pipe in self.pipes[1:])
         self._stderr = (self._stderr + (errors or b""))[-KEPT_STDERR_BYTES:]
         *lines, self._pending = (self._pending + (output or b"")).split(b"\n")
-        # A login script may print: what is no JSON object is skipped.
+        # A login script may print text: only JSON objects count.
         for message in filter(None, map(json_object, lines)):
             self.heard_m = time.monotonic()
             if message.get("ready") is True and not self.ready:
@@ -146,7 +144,7 @@ class HostSession:
             self._end()
 
     def _read_pipe(self, pipe: int) -> bytes | None:
-        """None while nothing is there, b"" at the end."""
+        """None while nothing is available, b"" at the end."""
         data = b""
         try:
             while part := os.read(pipe, 1 << 16):
@@ -174,7 +172,7 @@ class HostSession:
             self.error = f"{text} (ended with {code})"
 
     def close(self) -> None:
-        """Close its input; one that gave no answer is ended."""
+        """Close its input; end it where it has failed."""
         process = self.process
         if process is None or process.stdin is None:
             return
@@ -194,7 +192,7 @@ class HostSession:
                 pipe.close()
 
     def _signal(self, number: int) -> None:
-        """The whole process group: ssh may have started a proxy."""
+        """Signal the whole process group: ssh may have started a proxy."""
         if self.process is not None and self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
@@ -233,7 +231,7 @@ class HostSessions:
         return {name: _reply(session, started=name in starting) for name, session in sessions.items()}
 
     def close(self) -> None:
-        """End every session; nothing of them is left when this returns."""
+        """End every session and its processes."""
         for session in self._sessions.values():
             session.close()
         until_m = time.monotonic() + CLOSE_TIMEOUT_S
@@ -286,7 +284,7 @@ def _reply(session: HostSession, started: bool) -> Reply:
 
 
 def _clock_offset(session: HostSession, answer: Message) -> ClockOffset | None:
-    """How far its wall clock is ahead: the round trip is the time that the other end did not use itself."""
+    """How far its wall clock is ahead; the round trip excludes the other end's own time."""
     received_t, sent_t = answer.get("received_t"), answer.get("sent_t")
     if not isinstance(received_t, (int, float)) or not isinstance(sent_t, (int, float)):
         return None

@@ -50,7 +50,7 @@ def is_over_since(run: RunPaths, first: int) -> bool:
 
 
 def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
-    """Close what is left of a job that does not run `plan` as it is now. A RefusedError while that job lives: its runs are in the same
+    """Close the attempts of a job that runs another version of `plan`. A RefusedError while that job lives, since its runs use the same
     folders."""
     held = paths.open_allocation()
     if held is None:
@@ -73,7 +73,7 @@ def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
 
 
 def _attempts_without_outcome(paths: CampaignPaths, order: AllocationOrder | None) -> Iterator[tuple[AttemptPaths, RunSpec]]:
-    """Those that a job which is over was cut off from."""
+    """Attempts that a job left open when it ended."""
     for spec in order.specs if order else ():
         for attempt in paths.run(spec.run).attempts():
             if order and attempt.number >= order.first_attempts[spec.run] and not attempt.outcome.exists():
@@ -110,7 +110,7 @@ class AllocationLoop(JobFollower):
         self._submitted = False
 
     def run(self, schedule: RunSource, early: EarlyEnd) -> None:
-        """Until every run has its outcome or is set aside; after an `early` end no further job follows."""
+        """Follow jobs until every run has its outcome or is set aside; after an `early` end none is submitted."""
         self._held = self._pick_up()
         while not self.out_of_budget:
             if self._held is None and not self._submit_next(schedule, early):
@@ -142,17 +142,17 @@ class AllocationLoop(JobFollower):
         return HeldAllocation(paths=found, order=order, job=self.place.pick_up(found), stopped_before=self._was_stopped(found))
 
     def _submit_next(self, schedule: RunSource, early: EarlyEnd) -> bool:
-        """False where no job is to be submitted."""
+        """Submit a job for the remaining runs; False where none is needed."""
         left = [spec for spec in schedule.left if spec.run not in self.set_aside]
         if not left or early.end is not None or self.interrupts.stop_requested():
             return False
         if schedule.next(self.set_aside) is None:
             self.out_of_budget = schedule.out_of_budget
             return False
-        # A further job goes on from what the one before saved.
+        # A later job resumes from the checkpoints of the earlier one.
         from_start = self.invocation.from_start and not self._submitted
         for spec in left:
-            # A checkpoint of another number of ranks is refused here, and not in the job.
+            # Refuse a checkpoint of another number of ranks here, not in the job.
             choose_start(self.plan, self.paths.run(spec.run), spec, from_start=from_start)
         order = AllocationOrder(
             plan=replace(self.plan, budget_s=schedule.budget_left_s),
@@ -217,7 +217,7 @@ class AllocationLoop(JobFollower):
                     early.after(spec, outcome)
 
     def _end(self, held: HeldAllocation, schedule: RunSource) -> None:
-        """The job is over: whether another follows, and what it is not to run again."""
+        """The job is over: decide whether another follows, and which runs it leaves out."""
         end = from_json_or_none(AllocationEnd, files.read_json(held.paths.job_end))
         if end is None:
             why = held.why_cancelled(held.order.spec.place.slurm) if held.cancelled else ""
@@ -246,7 +246,7 @@ class AllocationLoop(JobFollower):
             self.listener.noted(f"{end.detail}: {count(len(left), 'run')} in a new job")
 
     def _skip_without_progress(self, held: HeldAllocation, end: AllocationEnd, reached: bool) -> None:
-        """A run that had a whole job for itself and got no further would end the next one in the same way."""
+        """Set aside a run that made no progress in a whole job: it would use up the next one too."""
         for (run, number), outcome in held.reported.items():
             if outcome.cause is Cause.JOB_TIME_LIMIT and not reached:
                 spec = next(one for one in held.order.specs if one.run == run)
@@ -260,7 +260,7 @@ class AllocationLoop(JobFollower):
         return end
 
     def _current(self, held: HeldAllocation, schedule: RunSource) -> RunSpec:
-        """The run under way, else the next."""
+        """The run in progress, else the next."""
         open_runs = {run for run, number in held.shown if (run, number) not in held.reported}
         left = [spec for spec in schedule.left if spec.run in held.order.first_attempts] or list(held.order.specs)
         return next((spec for spec in left if spec.run in open_runs), left[0])

@@ -2,9 +2,8 @@
 
     pick up what an earlier process submitted → submit → poll (Slurm's state, and the attempt's own files) → the outcome
 
-The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A job that ends without an
-outcome gets one here, with the cause by Slurm's state. Stop requests, and a controller that does not answer: `campaign.slurm.queue`. A
-terminal that is closed stops nothing.
+All state is in the folder: if the harness is killed, another one continues. A job that ends without an outcome gets one here, with the
+cause from Slurm's state. Stop requests, and a controller that does not answer: `campaign.slurm.queue`. Closing the terminal stops nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class InFlightJob(FollowedJob):
 
     @property
     def is_running(self) -> bool:
-        """Its ranks may take steps: a requeued job that waits again has had its start."""
+        """Whether its ranks may take steps; not while a requeued job waits again."""
         return self.started_m is not None and not self.status.is_queued and not self.status.is_over
 
 
@@ -75,7 +74,7 @@ class JobLoop(JobFollower):
         self._submitted: set[str] = set()
 
     def run(self, schedule: RunSource, early: EarlyEnd) -> None:
-        """Until every run has its outcome or is set aside; after an `early` end nothing more is submitted."""
+        """Follow jobs until every run has its outcome or is set aside; after an `early` end none is submitted."""
         self._pick_up(schedule)
         while True:
             if early.end is None and not self.interrupts.stop_requested():
@@ -97,7 +96,7 @@ class JobLoop(JobFollower):
                 self.sleep(POLL_S)
 
     def _pick_up(self, schedule: RunSource) -> None:
-        """Attempts that have a job and no outcome yet."""
+        """Follow the attempts that have a job and no outcome yet."""
         for spec in schedule.left:
             attempts = self.paths.run(spec.run).attempts()
             newest = attempts[-1] if attempts else None
@@ -117,7 +116,7 @@ class JobLoop(JobFollower):
                 self.out_of_budget = schedule.out_of_budget
                 return
             run = self.paths.run(spec.run)
-            # The job after one that reached its time limit goes on from what that one saved.
+            # The job after one that reached its time limit resumes from its checkpoint.
             from_start = self.invocation.from_start and spec.run not in self._submitted
             resumption = choose_start(self.plan, run, spec, from_start=from_start)
             self._submitted.add(spec.run)
@@ -170,7 +169,7 @@ class JobLoop(JobFollower):
         return None
 
     def _newest_attempt(self, one: InFlightJob) -> AttemptPaths:
-        """Slurm may have started the job again, as the run's next attempt."""
+        """The attempt of the job now: after a requeue it is the run's next attempt."""
         later = [attempt for attempt in self.paths.run(one.spec.run).attempts() if attempt.number > one.attempt.number]
         own = [attempt for attempt in later if (found := self.place.pick_up(attempt)) and one.job and found.job == one.job.job]
         return own[-1] if own else one.attempt

@@ -52,7 +52,7 @@ RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 
 def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) -> RunOutcome:
-    """Run what job_order.json of `first` says, as `first` or, where that has been started before, as the next attempt."""
+    """Run job_order.json of `first`, as `first` or, where that was started before, as the next attempt."""
     order = jobs.read_order(first)
     if order is None:
         raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
@@ -64,7 +64,7 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
 
 
 def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPaths], own: str) -> None:
-    """A SeatrialError where one of them is another job's that lives: whoever submitted job.sbatch by hand would run it twice."""
+    """A SeatrialError where another live job has one of them, as when job.sbatch is submitted by hand a second time."""
     closed = [one.job_end.exists() if isinstance(one, AllocationPaths) else one.outcome.exists() for one in attempts]
     found = [(one, jobs.submitted(one)) for one, is_closed in zip(attempts, closed, strict=True) if not is_closed]
     others = [(one, job.job) for one, job in found if job is not None and job.job != own]
@@ -76,8 +76,8 @@ def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPath
 
 
 class CurrentJob:
-    """The job around this process: of the program in a job of ours, with its `signals`, or of a harness that was started in a job of the
-    user's (salloc). Its nodes run one attempt after another."""
+    """The job around this process: ours, with the program's `signals`, or the user's (salloc), in which a harness was started. Its nodes
+    run one attempt after another."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, signals: JobSignals | None = None) -> None:
         self._environ, self._signals = environ, signals
@@ -95,16 +95,16 @@ class CurrentJob:
         plan_hash: str = "",
         log: LiveLog | None = None,
     ) -> RunOutcome:
-        """Run `spec` as `attempt`, and close that unless Slurm is to say how it ended."""
+        """Run `spec` as `attempt`, and close it unless its outcome depends on Slurm's reason."""
         names, environ = self.nodes, self._environ
         jobs.record_start(attempt, start_record(environ, names))
         if self._signals is not None:
-            # What a program that ends early leaves is closed by whoever follows its job.
+            # If this program ends early, the harness that follows the job closes the attempt.
             if not attempt.job.exists():
                 jobs.record(attempt, SubmittedJob(job=self.number, submitted_t=time.time()))
             _log(f"{spec.run}, attempt {attempt.number}: job {self.number} on {', '.join(names)}")
         placed = jobs.nodes_of_job(spec, environ, names)
-        # Once a job: the hardware of its nodes does not change.
+        # Once per job: the hardware of its nodes does not change.
         facts = self._facts = _facts_of_nodes(spec, names) if self._facts is None else self._facts
         shown = self._signals is None
 
@@ -123,7 +123,7 @@ class CurrentJob:
         return _close(attempt, outcome, self._signals, environ)
 
     def too_short_for(self, spec: RunSpec, expected_s: float | None) -> str:
-        """Why `spec` had better start in another job; empty where it can start in this one."""
+        """Why `spec` should start in another job; empty where it can start in this one."""
         left_s = slurm.time_left_s(self.number)
         usable_s = None if left_s is None else left_s - (spec.place.slurm.warn_s if spec.place.slurm else 0)
         if usable_s is None or usable_s > (expected_s or 0.0):
@@ -132,7 +132,7 @@ class CurrentJob:
         return f"Slurm job {self.number} has {format_duration(left_s)} left{took}"
 
     def _with_slurms_reason(self, attempt: AttemptPaths, spec: RunSpec, outcome: RunOutcome) -> RunOutcome:
-        """A run that failed since the job around it is over is no failed run."""
+        """A run that failed because the job around it ended is not a failed run."""
         known = None if outcome.outcome in (Outcome.OK, Outcome.INTERRUPTED) else slurm.own_jobs()
         if known is None or (self.number in known and not known[self.number].is_over):
             return outcome
@@ -152,7 +152,7 @@ def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]
 
 
 def _log_rendezvous(attempt: AttemptPaths) -> bool:
-    """The rendezvous as each node sees it, and by which of its interfaces; False where that is unknown so far."""
+    """Log the rendezvous as each node sees it, and its interface; False while that is unknown."""
     record = from_json_or_none(NodesRecord, files.read_json(attempt.nodes_record))
     if record is None:
         return False
@@ -188,7 +188,7 @@ def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJ
         started_t=time.time(),
         restarts=int(environ.get("SLURM_RESTART_COUNT", "0") or 0),
         nodes=names or (socket.gethostname(),),
-        # SLURM_JWT among them.
+        # SLURM_JWT is one of them.
         variables={name: mask(name, value) for name, value in sorted(environ.items()) if name.startswith(RECORDED)},
     )
 
@@ -202,7 +202,7 @@ def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, envi
     if outcome.outcome is Outcome.OK:
         return close_attempt(attempt, outcome)
     if signals.ended:
-        # Why is known only when the job is over.
+        # The reason is known only when the job is over.
         seen = ended_by_slurm(outcome)
         write_json_durably(attempt.job_outcome, to_json(seen))
         return seen

@@ -15,10 +15,10 @@ STOP_POLL_S = 0.5
 
 
 class JobSignals:
-    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM).
+    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and Slurm's TERM.
 
-    A program that Slurm has lost sight of (its slurmd died) gets no signal when the job is started again elsewhere: it finds that the run
-    has gone on without it (`is_closed`: its attempt has an outcome), and ends its ranks.
+    A program whose slurmd died gets no signal when its job is started again elsewhere. It finds that its attempt was closed (`is_closed`)
+    and ends its ranks.
     """
 
     def __init__(self, stop_file: Path, is_closed: Callable[[], bool]) -> None:
@@ -36,7 +36,7 @@ class JobSignals:
     @property
     def urgency(self) -> Urgency:
         self._poll()
-        # After TERM there may be only seconds: the ranks have got it too.
+        # After TERM only seconds may be left; the ranks have received it too.
         if self.ended or self.closed:
             return Urgency.KILL
         return Urgency.STOP if self.warned or self.asked else Urgency.NONE

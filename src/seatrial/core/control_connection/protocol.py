@@ -51,7 +51,7 @@ HEARTBEAT_EVERY_S = 2.0
 MAX_LINE_BYTES = 8 * 1024 * 1024
 TOKEN_BYTES = 32
 READ_BYTES = 64 * 1024
-# Most bytes that are read at once from a peer, so that it does not hold up the rest of a loop.
+# Bytes read at once from one peer, so that it does not block the rest of a loop.
 MAX_READ_BYTES = 4 * READ_BYTES
 # The same for a peer that is gone: more than the kernel buffers for a socket.
 MAX_LAST_BYTES = 16 * 1024 * 1024
@@ -71,12 +71,12 @@ class ControlEndpoint:
     """The name under which it is expected."""
     lease_s: float = LEASE_S
     network_stack: str = ""
-    """The harness's (`machine.network.network_stack`): elsewhere, an address that the node has itself is another machine's."""
+    """The harness's (`machine.network.network_stack`): if the node's differs, its own addresses are not the harness's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClockOffset:
-    """How far a node's wall clock is ahead of the harness's, by the heartbeat that was answered quickest."""
+    """How far a node's wall clock is ahead of the harness's, by the heartbeat with the fastest answer."""
 
     offset_s: float
     round_trip_s: float
@@ -143,7 +143,7 @@ class Connection:
     def receive(self) -> Iterator[Message]:
         """The messages that have arrived, without waiting, up to MAX_READ_BYTES; the rest is read by the next calls.
 
-        One by one: a message may change how the lines behind it are read (`encrypt`). What the caller leaves is kept for the next call.
+        One by one: a message may change how the next lines are read (`encrypt`). What the caller leaves is kept for the next call.
         """
         self._read(MAX_READ_BYTES)
         while self._lines:
@@ -208,9 +208,9 @@ CONNECT_TIMEOUT_S = 20.0
 TRY_TIMEOUT_S = 5.0
 # A silent listener must not keep a node from the next address.
 GREETING_TIMEOUT_S = 3.0
-# Longer than the server's AUTHENTICATE_TIMEOUT_S: a node that gave up sooner might be accepted at that moment, and be lost.
+# Longer than the server's AUTHENTICATE_TIMEOUT_S: a node that gave up earlier might be accepted just then and be lost.
 ANSWER_TIMEOUT_S = 10.0
-# Between half of this and all of it: a thousand nodes that were turned away together must not return together.
+# Between half of this and all of it: a thousand refused nodes must not return at the same time.
 RETRY_AFTER_S = 0.4
 
 UNREACHED = (
@@ -228,7 +228,7 @@ class ControlConnectionError(Exception):
 
 
 class VersionMismatchError(ControlConnectionError):
-    """The harness has another version, and proved that it knows the token."""
+    """The harness, which proved that it knows the token, runs another version."""
 
 
 class ControlClient:
@@ -249,7 +249,7 @@ class ControlClient:
         timeout_s: float | None = None,
         is_own: IsOwn = lambda address: False,
     ) -> ControlClient:
-        """A connection that the harness has accepted. Every address is tried once, and again until `timeout_s` is over."""
+        """A connection accepted by the harness. Every address is tried once, and again until `timeout_s` is over."""
         # Before the harness waits for an answer: loading the package from a slow disk takes a while.
         if problem := encryption_problem():
             raise ControlConnectionError(cannot_encrypt(endpoint.node, problem))
