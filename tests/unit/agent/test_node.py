@@ -117,7 +117,7 @@ def test_before_its_order_it_ends_quietly_with_the_harness(tmp_path: Path) -> No
         node.hear("hello")
         node.server.close()
         assert node.wait() == 0
-    assert states(node.log(), "the peer closed the connection", "before there was anything to start")
+    assert states(node.log(), "the peer closed the connection", "before an order arrived")
 
 
 def test_over_before_its_order_ends_it(tmp_path: Path) -> None:

@@ -438,7 +438,7 @@ def test_a_program_that_slurm_lost_sight_of_ends_and_leaves_the_later_outcome(
         assert attempt.number == 1 and signals.urgency is Urgency.NONE
         monkeypatch.setattr(program, "run_one", second)
         assert run_attempt(ordered, {**ENVIRON, "SLURM_RESTART_COUNT": "1"}).outcome is Outcome.OK
-        monkeypatch.setattr(signals, "STOP_POLL_S", 0.0)
+        monkeypatch.setattr("seatrial.campaign.slurm.signals.STOP_POLL_S", 0.0)
         ended.append(signals.urgency)
         return OK
 

@@ -389,7 +389,7 @@ def test_a_script_has_no_known_number_of_ranks_and_steps(tmp_path: Path) -> None
 
 def test_deepspeeds_exit_code_0_does_not_hide_killed_ranks(tmp_path: Path) -> None:
     found = outcome(written(tmp_path, launcher="deepspeed"), Ending(returncode=0))
-    assert found.outcome is Outcome.FAILED and "logged a good end of 0 of 1 ranks" in found.detail
+    assert found.outcome is Outcome.FAILED and "logged success of 0 of 1 ranks" in found.detail
 
 
 def test_the_log_gives_the_cause_and_its_end_is_kept(tmp_path: Path) -> None:
