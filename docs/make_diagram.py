@@ -125,7 +125,7 @@ STAGES = (
         does="reads progress every second; acts on limits, stalls and stop requests",
         reads=(HEARTBEATS, "launcher.log", "host_telemetry.csv"),
         writes=("alarms.jsonl", "halt.json"),
-        record_module="campaign/ending.py",
+        record_module="campaign/outcome_rules.py",
         record="Ending",
     ),
     Stage(

@@ -58,7 +58,7 @@ def test_a_sweep_is_timed_by_lines_and_a_killed_launcher_is_no_success(harness: 
     rows = {row["group"]: row for row in harness.manifest()}
     assert (rows["bs2"]["outcome"], rows["bs2"]["source"], rows["bs2"]["world_size"]) == ("ok", "log:nanogpt", "2")
     assert (rows["bs4"]["outcome"], rows["bs4"]["cause"], rows["bs4"]["exit_code"]) == ("failed", "ranks_missing", "0")
-    assert "logged a good end of 0 of 2 ranks" in rows["bs4"]["detail"]
+    assert "logged success of 0 of 2 ranks" in rows["bs4"]["detail"]
     assert harness.call("logs", "out/bs2_r1", "--rank", "1") == "rank 1 took 30 steps\n"
     recorded = json.loads(harness.out.run("bs2_r1").attempt(1).environment.read_text())["variables"]
     assert [variable["set_by"] for variable in recorded if variable["name"] == "DS_ACCELERATOR"] == ["seatrial"]

@@ -107,7 +107,7 @@ def test_nothing_stays(tmp_path: Path, stayer: str, way: str) -> None:
         _up(tmp_path)
         _end(agent, way)
         last = hear(agent, "lost" if way == "agent killed" else "gone", GONE_WITHIN_S + 2.0)
-        assert "do not die" not in last.detail
+        assert "survived SIGKILL" not in last.detail
         _assert_gone(attempt_of(order))
     assert own_children() == []
 

@@ -75,7 +75,7 @@ def test_the_agent_sent_term_ends_the_run_and_is_named(harness: Harness) -> None
     agent_of(process.pid).terminate()
     assert process.wait(60) == INCONCLUSIVE
     ended = outcome(harness)
-    assert (ended["outcome"], ended["cause"]) == ("failed", "agent_lost") and "was sent TERM" in ended["detail"]
+    assert (ended["outcome"], ended["cause"]) == ("failed", "agent_lost") and "received SIGTERM" in ended["detail"]
 
 
 def test_a_suspended_agent_is_let_go_on_to_end_the_run(harness: Harness) -> None:

@@ -1,1 +1,1 @@
-"""The process on every node that starts a run's command: its subreaper, the merger of its output, the killer of what it leaves."""
+"""The process on every node that starts a run's command: it is its subreaper, merges its output and kills what it leaves."""

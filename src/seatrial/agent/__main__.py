@@ -11,7 +11,7 @@ Standard output is one JSON report a line, for example:
 `python -m seatrial.agent --call PATH/call.json`: the same on one node of many. It connects to the harness named in the file, which sends
 the order and receives the reports; see `seatrial.agent.node`. Exit code 3: the harness could not be reached, 4: no such file.
 
-`python -m seatrial.agent --end PATH/attempt-1`: kill what the attempt still runs on this host, when its agent here no longer can: processes
+`python -m seatrial.agent --end PATH/attempt-1`: kill the attempt's remaining processes on this host, where its agent is gone: processes
 with SEATRIAL_RUN_DIR=PATH/attempt-1, their children, and an agent of the attempt. Prints one `gone` report with the number of killed
 processes.
 """
@@ -54,8 +54,8 @@ def main(argv: list[str]) -> int:
 
 
 def end_attempt(folder: Path) -> int:
-    """The exit code of `--end`."""
-    # By the name alone: a folder that this host does not see may still have processes here.
+    """Carry out `--end`; returns the exit code."""
+    # Checked by its name only: a folder that this host does not see may still have processes here.
     if not folder.is_absolute() or not AttemptPaths(folder).number:
         sys.stderr.write(f"seatrial.agent: {folder} is not an attempt's folder; expected an absolute path that ends in attempt-N\n")
         return 1

@@ -4,9 +4,9 @@ In: the doctor's queries as JSON objects. Out: JSON objects; `trouble` is what w
 the token that only it knows. A listener closes by itself after LISTENER_LIFETIME_S. Connections end by a reset, from the side that
 connected: none lingers on a port that a run reserves a moment later.
 
-For a transfer the client sends `WORD send SECONDS BYTES` or `WORD take SECONDS BYTES` after the token. WORD is a secret that the doctor
-gives to both ends: nobody else can make a host send. The receiver counts from the first bytes on, until the seconds or the bytes are used
-up, so what waits in buffers does not count and a slow link takes no longer than a fast one.
+For a transfer the client sends `SECRET send SECONDS BYTES` or `SECRET take SECONDS BYTES` after the token. The doctor gives the
+secret to both ends: nobody else can make a host send. The receiver counts from the first bytes on, until the seconds or the bytes are
+used up, so buffered data does not count and a slow link takes no longer than a fast one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from seatrial.core.launcher_options import CONNECT_S, ssh_command
 from seatrial.core.ports import candidate_ports, ports_from
 from seatrial.core.timeouts import start_detached
 
-# A listener that is not closed, since the doctor was killed, closes itself.
+# A listener of a doctor that was killed closes itself.
 LISTENER_LIFETIME_S = 60.0
-# A packet that a firewall drops is sent again after one second and after three: by then the answer is no.
+# A packet that a firewall drops is resent after one and after three seconds; no answer by then means no.
 CONNECT_TIMEOUT_S = 3.0
 # How long a listener waits for the client to hang up.
 HANG_UP_TIMEOUT_S = 5.0
@@ -41,7 +41,7 @@ RELEASE_TIMEOUT_S = 1.0
 MAX_LINE_BYTES = 512
 RESET = struct.pack("ii", 1, 0)
 SSH_TIMEOUT_S = CONNECT_S + 2.0
-# The most that a client can ask for.
+# The most that a client can request.
 MAX_TRANSFER_S, MAX_TRANSFER_BYTES = 1.0, 32 << 20
 # For a connection, and for the first bytes on it.
 TRANSFER_TIMEOUT_S = 2.0
@@ -108,7 +108,7 @@ class Listeners:
         listener = _bind(_candidate_ports(query))
         self._open.append(listener)
         token = str(query.get("token", "")).encode() + b"\n"
-        self._start_thread(self._accept, listener, functools.partial(_serve_client, token=token, word=str(query.get("word", ""))))
+        self._start_thread(self._accept, listener, functools.partial(_serve_client, token=token, secret=str(query.get("word", ""))))
         return {"port": listener.getsockname()[1]}
 
     def close(self) -> None:
@@ -157,13 +157,13 @@ def _bind(ports: Sequence[int]) -> socket.socket:
     raise refused or OSError("no port to listen on")
 
 
-def _serve_client(client: socket.socket, token: bytes, word: str) -> None:
+def _serve_client(client: socket.socket, token: bytes, secret: str) -> None:
     # Whatever a stranger sends, the listener goes on.
     with contextlib.suppress(OSError, ValueError), client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         client.settimeout(HANG_UP_TIMEOUT_S)
         client.sendall(token)
-        _serve_speed_test(client, word)
+        _serve_speed_test(client, secret)
 
 
 def try_connections(query: Mapping[str, Any]) -> Answer:
@@ -186,31 +186,31 @@ def _try_target(target: Mapping[str, Any], timeout_s: float) -> Answer:
     results: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     for address in addresses:
         start_detached(functools.partial(_try_address, results, address, port, token, timeout_s))
-    troubles: dict[str, str] = {}
+    errors: dict[str, str] = {}
     deadline_m = time.monotonic() + timeout_s + 0.5
-    while len(troubles) < len(addresses):
+    while len(errors) < len(addresses):
         try:
-            address, trouble = results.get(timeout=max(0.0, deadline_m - time.monotonic()))
+            address, error = results.get(timeout=max(0.0, deadline_m - time.monotonic()))
         except queue.Empty:
             # A resolver that hangs: the connection's own timeout is over by now.
-            troubles |= {address: f"no answer within {timeout_s:g} s" for address in addresses if address not in troubles}
+            errors |= {address: f"no answer within {timeout_s:g} s" for address in addresses if address not in errors}
             break
-        if not trouble:
+        if not error:
             return {"at": address}
-        troubles[address] = trouble
-    return {"trouble": "; ".join(f"{address}: {trouble}" for address, trouble in troubles.items()) or "no address is known"}
+        errors[address] = error
+    return {"trouble": "; ".join(f"{address}: {error}" for address, error in errors.items()) or "no address is known"}
 
 
 def _try_address(results: queue.SimpleQueue[tuple[str, str]], address: str, port: int, token: str, timeout_s: float) -> None:
-    """Puts the address and what went wrong; empty where the right host answers."""
-    trouble = ""
+    """Puts the address and the error, which is empty where the right host answers."""
+    problem = ""
     try:
         _connect(address, port, token, timeout_s).close()
     except TimeoutError:
-        trouble = f"no answer within {timeout_s:g} s"
+        problem = f"no answer within {timeout_s:g} s"
     except Exception as error:
-        trouble = describe_error(error)
-    results.put((address, trouble))
+        problem = describe_error(error)
+    results.put((address, problem))
 
 
 def _connect(address: str, port: int, token: str, timeout_s: float) -> socket.socket:
@@ -240,10 +240,10 @@ def receive_line(connection: socket.socket, deadline_m: float) -> bytes:
     return received
 
 
-def _serve_speed_test(client: socket.socket, word: str) -> None:
-    """The listener's part after the token: transfer what a client that knows `word` requests, then wait until it hangs up."""
+def _serve_speed_test(client: socket.socket, secret: str) -> None:
+    """The listener's part after the token: transfer what a client that knows `secret` requests, then wait until it hangs up."""
     request = receive_line(client, time.monotonic() + TRANSFER_TIMEOUT_S).decode("utf-8", errors="replace").split()
-    if len(request) != 4 or not word or not hmac.compare_digest(request[0].encode(), word.encode()):
+    if len(request) != 4 or not secret or not hmac.compare_digest(request[0].encode(), secret.encode()):
         return
     seconds, size_bytes = min(float(request[2]), MAX_TRANSFER_S), min(int(request[3]), MAX_TRANSFER_BYTES)
     if request[1] == SEND:
@@ -272,16 +272,16 @@ def measure_speed(query: Mapping[str, Any]) -> Answer:
 
 def _connect_to_any(target: Mapping[str, Any]) -> socket.socket:
     """To the first address at which the right host answers."""
-    troubles = []
+    errors = []
     for address in map(str, target.get("addresses", ())):
         try:
             connection = _connect(address, int(target["port"]), str(target["token"]), TRANSFER_TIMEOUT_S)
         except OSError as error:
-            troubles.append(f"{address}: {describe_error(error)}")
+            errors.append(f"{address}: {describe_error(error)}")
             continue
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
-    raise ConnectionError("; ".join(troubles) or "no address is known")
+    raise ConnectionError("; ".join(errors) or "no address is known")
 
 
 def _send(connection: socket.socket, seconds: float, size_bytes: int) -> None:

@@ -2,7 +2,7 @@
 
 `Harness` is what the Supervisor needs; `HarnessPipe` is a harness on this host, the agent's parent, which holds its standard input and
 output. One of many hosts holds a connection (`agent.harness_connection`). Neither reports nor notes may ever end or block the agent: a
-reader that is gone or a full disk is ignored, and what a suspended harness does not read waits until it does.
+reader that is gone or a full disk is ignored, and what a suspended harness does not read is queued.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ class Harness(Protocol):
     """Nothing here blocks, except `flush` with a timeout."""
 
     def fileno(self) -> int:
-        """Becomes readable when there is something to receive, and stays open until `close`; -1 once nothing can come any more."""
+        """Becomes readable when there is something to receive, and stays open until `close`; -1 once nothing more can come."""
 
     def started(self, now: float) -> None:
-        """The processes of the order are started. No thread may exist before: a child forked beside one may hang."""
+        """The processes of the order are started. Before, no thread may exist: a child forked while one runs may hang."""
 
     def receive(self, now: float) -> list[str]:
         """The commands that have arrived: `stacks`, `stop`, `kill`."""
 
     def send(self, report: AgentReport) -> None:
-        """What cannot be sent now is queued."""
+        """Send, or queue what cannot be sent now."""
 
     def flush(self, timeout_s: float = 0.0) -> bool:
         """Send what is queued; whether the queue is empty."""
 
     def why_gone(self, now: float) -> str:
-        """Why the harness must be considered gone; empty while it lives. `now` is of a clock that stops while we are suspended."""
+        """Why the harness must be considered gone; empty while it lives. `now` is from a clock that stops while the agent is suspended."""
 
     def failed(self, why: str) -> None:
-        """The agent itself failed; whatever it had started was killed."""
+        """The agent itself failed, and has killed everything it started."""
 
     def close(self) -> None:
         """Nothing more is sent."""
 
 
 class PipeWriter:
-    """Bytes for one pipe, in order: what it does not take now is queued until the next `put` or `flush`."""
+    """Writes bytes to one pipe, in order; what it cannot take now is queued until the next `put` or `flush`."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._queued = b""
         with contextlib.suppress(OSError):
-            # A terminal is shared with the shell, and stays as it is.
+            # A terminal is shared with the shell, and stays blocking.
             if stat.S_ISFIFO(os.fstat(fd).st_mode):
                 os.set_blocking(fd, False)
 
@@ -66,7 +66,7 @@ class PipeWriter:
         self.flush()
 
     def flush(self, timeout_s: float = 0.0) -> bool:
-        """Write what the reader takes within `timeout_s`; whether all is written."""
+        """Write what the reader takes within `timeout_s`; returns whether all is written."""
         deadline_m = time.monotonic() + timeout_s
         self._write()
         while self._queued and (left_s := deadline_m - time.monotonic()) > 0:
@@ -81,12 +81,12 @@ class PipeWriter:
         except BlockingIOError:
             return
         except OSError:
-            # Nobody is left to read it.
+            # The reader is gone.
             self._queued = b""
 
 
 class HarnessPipe:
-    """The harness is the parent. The end of standard input, or another parent than at first, means that it is gone."""
+    """The harness is the parent process: it is gone when standard input ends, or when the parent has changed."""
 
     def __init__(self) -> None:
         self._parent_pid = os.getppid()
@@ -98,13 +98,13 @@ class HarnessPipe:
         return -1 if self._ended else _STDIN
 
     def started(self, now: float) -> None:
-        """Needs no thread: each turn of the loop sees whether the pipe has ended."""
+        """No thread is needed: each turn of the loop checks the pipe."""
 
     def receive(self, now: float) -> list[str]:
         if self._ended:
             return []
         try:
-            # Not before the first call: a process that only reports keeps its standard input as it is.
+            # Only here: a process that only reports leaves its standard input unchanged.
             if not self._is_nonblocking:
                 os.set_blocking(_STDIN, False)
                 self._is_nonblocking = True
@@ -138,7 +138,7 @@ _target: list[Harness] = []
 
 
 def set_report_target(harness: Harness | None) -> Harness | None:
-    """Reports go there from now on; before, and after None, to standard output. Returns the target until now."""
+    """Send reports to `harness` from now on, or to standard output for None. Returns the previous target."""
     before = _target[0] if _target else None
     _target[:] = [harness] if harness is not None else []
     return before
@@ -149,7 +149,7 @@ def send_report(kind: str, **facts: Any) -> None:
 
 
 def flush_reports(timeout_s: float = 0.0) -> bool:
-    """Send what a slow reader has not taken yet; whether it has all now."""
+    """Send what a slow reader has not taken yet; returns whether all is sent."""
     return _get_target().flush(timeout_s)
 
 
@@ -160,7 +160,7 @@ def note(text: str) -> None:
 
 
 def _get_target() -> Harness:
-    # Not at import: a process that only imports this module keeps its standard output as it is.
+    # Not at import: a process that only imports this module leaves its standard output unchanged.
     if not _target:
         set_report_target(HarnessPipe())
     return _target[0]

@@ -1,14 +1,14 @@
 """A harness on another host, or one with several hosts: commands and reports go over a control connection, heartbeats prove that it lives.
 
-{"kind": "rendezvous", "master_addr": …, "env": {…}}   what does this node see as the rendezvous? Answered with its view
-{"kind": "go", "order": {…}, "env": {…} or null}       what to start; the environment beneath the ranks' variables
+{"kind": "rendezvous", "master_addr": …, "env": {…}}   asks for this node's view of the rendezvous
+{"kind": "go", "order": {…}, "env": {…} or null}       what to start; the base environment of the ranks
 {"kind": "command", "command": "stop"}                 stacks, stop or kill, as on a control pipe
-{"kind": "over"}                                       nothing is left to do
+{"kind": "over"}                                       the run is over
 {"kind": "report", "report": {…}}                      to the harness: an AgentReport with the node's name
 
 Once the processes are started a thread receives from the harness and answers its heartbeats, so that an agent whose loop waits for a hung
-file server is not considered lost. What it receives is queued for the loop; whether the harness has been silent for too long is decided by
-that thread alone, on its own clock. The thread writes to no file: its disk may be the one that the loop waits for.
+file server is not considered lost. What it receives is queued for the loop. That thread alone decides, on its own clock, whether the
+harness has been silent for too long. It writes to no file, whose disk may be the one that the loop waits for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seatrial.core.timeouts import SuspendAwareClock
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentReport, RendezvousView
 
-# How soon the thread sees that it is to end, or that the harness has been silent for too long.
+# How soon the thread notices that it is to end, or that the harness has been silent for too long.
 POLL_S = 1.0
 
 
@@ -38,15 +38,14 @@ class HarnessConnection:
         self._client, self._node, self._monotonic = client, node, monotonic
         self._received: list[Message] = []
         self._over = self._lost = ""
-        # Not the connection's own: it stays open when the connection breaks, so that no other file gets its number while the loop waits.
+        # Not the connection's descriptor: it stays open when the connection breaks, so that its number is not reused while the loop waits.
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._has_thread = False
-        # Held only for what does not block.
+        # Never held while blocking.
         self._lock = threading.Lock()
 
     def wait_for_go(self, clock: SuspendAwareClock, see: Callable[[Message], RendezvousView]) -> Message | None:
-        """The order; None when there will be none. What arrived after it is kept for `receive`. `see` gives what this node
-        sees as the rendezvous."""
+        """The order; None when there will be none. What arrived after it is kept for `receive`. `see` resolves the rendezvous."""
         while True:
             self._receive(clock.now())
             self._answer(see)
@@ -54,7 +53,7 @@ class HarnessConnection:
             if position is not None:
                 return self._received.pop(position)
             if why := self.why_gone(clock.now()):
-                note(f"{why} before there was anything to start")
+                note(f"{why} before an order arrived")
                 return None
             _wait(self._client, select.POLLIN, POLL_S)
             clock.tick(POLL_S)
@@ -74,14 +73,14 @@ class HarnessConnection:
         return not self.why_gone(now)
 
     def started(self, now: float) -> None:
-        # Its clock continues the agent's, by which the harness was last heard.
+        # The thread's clock continues the agent's, by which the harness was last heard.
         behind_s = self._monotonic() - now
         clock = SuspendAwareClock(lambda: self._monotonic() - behind_s)
         try:
             threading.Thread(target=self._serve, args=(clock,), name="seatrial-connection", daemon=True).start()
             self._has_thread = True
         except RuntimeError as error:
-            note(f"{error}: heartbeats are answered between other work, and a disk that hangs for long may end the run")
+            note(f"{error}: heartbeats are answered between other work, and a disk that hangs for too long may end the run")
 
     def fileno(self) -> int:
         return self._wake_fd
@@ -109,7 +108,7 @@ class HarnessConnection:
         if self._has_thread:
             return self._over or self._lost
         if self._client.lost(now):
-            # After a suspension, read what has been waiting before taking silence for the end.
+            # After a suspension, read what is waiting before counting the harness as lost.
             self._receive(now)
         return self._over or self._client.lost(now)
 
@@ -135,11 +134,11 @@ class HarnessConnection:
                 self._receive(clock.now())
                 self._check_lost(clock.now())
         finally:
-            # Without this thread the end of the harness would go unnoticed, and nothing may outlive it.
+            # Without this thread the loss of the harness would go unnoticed.
             self._lost = self._lost or "messages of the harness can no longer be received"
 
     def _check_lost(self, now: float) -> None:
-        """Whether the harness is gone; wakes the loop where there is something for it."""
+        """Check whether the harness is gone; wake the loop if there is something for it."""
         with self._lock:
             self._lost = self._client.lost(now)
             if self._wake_fd >= 0 and (self._received or self._over or self._lost):
@@ -158,9 +157,9 @@ class HarnessConnection:
 
 
 def _wait(client: ControlClient, event: int, timeout_s: float) -> None:
-    """Until the connection can be read or written. `poll`: `select` takes no descriptor above 1,023."""
+    """Wait until the connection can be read or written. With `poll`, since `select` accepts no descriptor above 1,023."""
     poll = select.poll()
-    # One that was closed just now, by the thread or the loop, is nothing to wait for.
+    # The thread or the loop may have closed it just now.
     with contextlib.suppress(ValueError):
         poll.register(client, event)
         poll.poll(timeout_s * 1000)

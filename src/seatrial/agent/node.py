@@ -20,7 +20,7 @@ from typing import Any
 
 from seatrial.agent.harness import note
 from seatrial.agent.harness_connection import HarnessConnection
-from seatrial.agent.rendezvous import see_rendezvous
+from seatrial.agent.rendezvous import resolve_rendezvous
 from seatrial.agent.supervise import run_order
 from seatrial.core.control_connection.protocol import ControlClient, ControlConnectionError, Message
 from seatrial.core.errors import LaunchError
@@ -44,7 +44,7 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class CallError(Exception):
-    """call.json cannot be read, is none, or may be somebody else's."""
+    """call.json cannot be read, is invalid, or may be another user's."""
 
 
 def run_node_agent(path: Path) -> int:
@@ -104,7 +104,7 @@ def clear_host(call: AgentEndpoint, connection: HarnessConnection, clock: Suspen
 
 
 def _obey(connection: HarnessConnection, call: AgentEndpoint, clock: SuspendAwareClock, problem: str) -> int:
-    go = connection.wait_for_go(clock, _see_rendezvous)
+    go = connection.wait_for_go(clock, _resolve_rendezvous)
     if go is None:
         connection.close()
         return 0
@@ -120,8 +120,8 @@ def _obey(connection: HarnessConnection, call: AgentEndpoint, clock: SuspendAwar
     return run_order(order, base_env, connection, clock)
 
 
-def _see_rendezvous(query: Message) -> RendezvousView:
-    view = see_rendezvous(query, os.environ)
+def _resolve_rendezvous(query: Message) -> RendezvousView:
+    view = resolve_rendezvous(query, os.environ)
     note(f"rendezvous {query.get('master_addr')}:{query.get('master_port')} ({', '.join(view.resolved) or 'unknown'}), NIC {view.nic}")
     return view
 
@@ -133,7 +133,7 @@ def _refuse(connection: HarnessConnection, why: str) -> int:
 
 
 def _parse_order(go: Message, call: AgentEndpoint) -> tuple[AgentOrder, Mapping[str, str]]:
-    """The order for this host, and the environment beneath its variables."""
+    """The order for this host, and the environment that it adds to."""
     order = from_json(AgentOrder, go.get("order"))
     env = go.get("env")
     # What was sent overrides the host's own environment (login shell, system).
@@ -150,13 +150,13 @@ def _write_order(order: AgentOrder, call: AgentEndpoint) -> None:
         note(f"agent.json could not be written ({error.strerror}); shared memory would stay if this agent were killed")
 
 
-def write_environment(own: AttemptPaths, beneath: Mapping[str, str], added: Mapping[str, str]) -> None:
+def write_environment(own: AttemptPaths, base_env: Mapping[str, str], added: Mapping[str, str]) -> None:
     """nodes/<name>/environment.json: the recorded variables that reached this node's ranks, secrets masked.
 
-    The harness knows what it sent; what the host itself has (a login shell's exports) only its agent knows. `beneath` is what the agent has
-    or was sent, `added` what the order sets on top. A bad disk costs the file, never the run.
+    The harness knows what it sent; the host's own variables (a login shell's exports) are known to its agent only. `base_env` is
+    what the agent has or was sent, `added` what the order sets on top. A bad disk costs the file, never the run.
     """
-    final = {**beneath, **added}
+    final = {**base_env, **added}
     recorded = [
         {"name": name, "value": mask(name, final[name]), "set_by": "seatrial" if name in added else "host"}
         for name in sorted(final)

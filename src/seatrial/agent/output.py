@@ -1,8 +1,8 @@
-"""What the processes of an order print, merged: their pipes and the launcher's rank files go to launcher.log, line by line.
+"""The output of an order's processes, merged: their pipes and the launcher's rank files go to launcher.log, line by line.
 
 In: bytes as they arrive from processes and rank files. Out: launcher.log, whose lines begin with `[rank3]: ` where several processes
-write, and launcher_arrivals.csv, with one row (end offset, wall clock, monotonic) for bytes that arrived together. A bad disk costs the
-run nothing.
+write, and launcher_arrivals.csv, with one row (end offset, wall clock, monotonic) for bytes that arrived together. Disk errors do not
+affect the run.
 
 Rank files: torchrun creates FOLDER/<id>/attempt_<n>/<local_rank>/{stdout,stderr}.log, one for each rank and stream; deepspeed creates
 FOLDER/<date and time>_rank<rank>.log, one for each rank. On many hosts torchrun's names still have local ranks, and `first_rank` is the
@@ -30,21 +30,21 @@ from seatrial.core.shell import PIPE_BYTES
 from seatrial.records.columns import ARRIVALS
 from seatrial.records.launch import AgentOrder
 
-# Arrivals closer than this share a row: a printing loop must not write more stamps than text.
+# Arrivals closer than this share a row: a printing loop must not produce more time stamps than text.
 MIN_ARRIVAL_INTERVAL_S = 0.002
-# A process that never ends its line must not fill the memory; its text is split here into lines.
+# A line that does not end must not fill the memory: it is split at this length.
 MAX_PENDING_BYTES = 64 * 1024
 STREAM_NAMES = ("stdout.log", "stderr.log")
 DEEPSPEED_NAME = re.compile(r"\d{14}_rank(\d{1,9})\.log")
 READ_BYTES = 64 * 1024
-# The most from one file before the others and the pipes get their turn.
+# Read from one file before the others and the pipes get their turn.
 MAX_BYTES_PER_TURN = 1024 * 1024
-# A carriage return ends a line too: progress bars have no other.
+# A carriage return ends a line too: progress bars have no other line end.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class LogFile:
-    """An append-only file that exists from the start; what its disk does not take goes to the fallback, what neither takes is counted."""
+    """An append-only file that exists from the start; on disk errors the fallback folder is used, and what is lost is counted."""
 
     def __init__(self, path: Path) -> None:
         self._file = AppendFile(path)
@@ -62,7 +62,6 @@ class LogFile:
         return self._file.lost_bytes
 
     def append(self, data: bytes) -> None:
-        """Write all of `data`, or as much as any disk takes."""
         self._file.append(data)
         if self._file.lost_bytes and not self._noted_loss:
             self._noted_loss = True
@@ -120,7 +119,7 @@ class MergedLog:
 
 
 class LineMarker:
-    """Bytes of one source in, whole lines marked with their rank out; an unfinished line waits."""
+    """Splits the bytes of one source into whole lines, marked with their rank; an unfinished line is kept."""
 
     def __init__(self, rank: int | None = None) -> None:
         self._mark = b"" if rank is None else b"[rank%d]: " % rank
@@ -150,7 +149,7 @@ class LineMarker:
 
 
 class PassThrough:
-    """The only source of a log: bytes pass as they come."""
+    """For the only source of a log: bytes pass unchanged."""
 
     def feed(self, data: bytes) -> bytes:
         return data
@@ -171,7 +170,7 @@ class StartedProcess:
     returncode: int | None = None
 
     def read(self) -> bytes:
-        """What the process printed, as it goes into the merged log; at the end of its output the pipe is closed."""
+        """New output, as it goes into the merged log; at its end the pipe is closed."""
         if self.pipe is None:
             return b""
         try:
@@ -185,7 +184,7 @@ class StartedProcess:
         return self.lines.feed(data)
 
     def drain(self, sink: Callable[[bytes], None], timeout_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Read what is there now, within the timeout: a grandchild may never stop printing."""
+        """Read what is available, within the timeout: a grandchild may never stop printing."""
         deadline_m = monotonic() + timeout_s
         while self.pipe is not None and _is_readable(self.pipe) and monotonic() < deadline_m:
             sink(self.read())
@@ -195,7 +194,7 @@ class StartedProcess:
         self.returncode = self.process.returncode = returncode
 
     def close(self) -> bytes:
-        """Close the pipe; the unfinished line, if there is one."""
+        """Close the pipe; returns the unfinished line, if any."""
         if self.pipe is None:
             return b""
         os.close(self.pipe)
@@ -212,7 +211,7 @@ def _is_readable(fd: int) -> bool:
 
 
 class RankFile:
-    """One growing file, and how much of it was read."""
+    """One growing file and its read position."""
 
     def __init__(self, path: Path, rank: int) -> None:
         self.lines = LineMarker(rank)
@@ -259,7 +258,7 @@ class RankFiles:
                 self._read(self._files[path], MAX_BYTES_PER_TURN)
 
     def poll(self, max_bytes: int = MAX_BYTES_PER_TURN) -> None:
-        """Find new files and read what every known one has: the way without inotify, and a safety net beside it."""
+        """Find new files and read all known ones: the only way without inotify, and a safety net with it."""
         for path, rank in self._find_new():
             with contextlib.suppress(OSError):
                 self._files[path] = RankFile(path, rank)
@@ -268,14 +267,14 @@ class RankFiles:
             self._read(file, max_bytes)
 
     def drain(self, timeout_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Read all there is, in turns, within the timeout: a rank that still prints may never come to an end."""
+        """Read everything, in turns, within the timeout: a rank may never stop printing."""
         deadline_m = monotonic() + timeout_s
         self.poll()
         while any(file.unread_bytes for file in self._files.values()) and monotonic() < deadline_m:
             self.poll()
 
     def finish(self) -> int:
-        """Pass on unfinished lines and close, once no rank is left; returns the number of bytes that were never read."""
+        """Pass on unfinished lines and close, once no rank is left; returns the number of unread bytes."""
         unread_bytes = 0
         for file in self._files.values():
             unread_bytes += file.unread_bytes
@@ -288,7 +287,7 @@ class RankFiles:
         return unread_bytes
 
     def _find_new(self) -> Iterator[tuple[Path, int]]:
-        """New files and their ranks; every folder is watched before it is listed, so that no file is missed."""
+        """New files and their ranks. Every folder is watched before it is listed, so that no file is missed."""
         found = itertools.chain(self._find_deepspeed(), self._find_torchrun())
         yield from ((path, rank) for path, rank in found if path not in self._files)
 
@@ -348,7 +347,7 @@ class Output:
 
     @property
     def events_fd(self) -> int | None:
-        """Becomes readable when a rank file has changed; None where nothing does."""
+        """Becomes readable when a rank file has changed; None without inotify."""
         if self._rank_files is None or self._rank_files.inotify is None:
             return None
         return self._rank_files.inotify.fileno()
@@ -361,13 +360,13 @@ class Output:
         self._log.append(started.read())
 
     def poll(self) -> None:
-        """What is done by the clock: the pending row of arrivals, and rank files without events."""
+        """Periodic work: the pending row of arrivals, and rank files without events."""
         self._log.write_row()
         if self._rank_files:
             self._rank_files.poll()
 
     def drain(self, processes: Iterable[StartedProcess], timeout_s: float) -> None:
-        """Read what is there, within the timeout. Rank files first: a rank's last lines come before the launcher's summary of them."""
+        """Read what is available, within the timeout. Rank files first: a rank's last lines precede the launcher's summary."""
         if self._rank_files:
             self._rank_files.drain(timeout_s)
         for started in processes:

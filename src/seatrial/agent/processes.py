@@ -1,9 +1,9 @@
 """The processes the agent starts (the launcher, or one for each rank of plain python) and all their descendants.
 
-As a child subreaper the agent becomes the parent of every process whose own parent ended, so nothing that a run starts can leave the
-tree, whatever sessions and process groups it creates. `reap()` finding no child therefore means that none is left.
+As a child subreaper the agent becomes the parent of every process whose own parent ended, so no process of a run can leave the tree,
+whatever sessions and process groups it creates. When `reap()` finds no child, none is left.
 
-In: an order and the environment beneath. Out: `StartedProcess`es; for one that cannot be started, a shell's exit code and a sentence.
+In: an order and the base environment. Out: `StartedProcess`es; for one that cannot be started, a shell's exit code and a sentence.
 """
 
 from __future__ import annotations
@@ -44,20 +44,19 @@ from seatrial.records.launch import COMMAND_LAUNCHERS, AgentOrder, ObservedRanks
 
 # For an agent that failed itself.
 KILL_ALL_TIMEOUT_S = 2.0
-# Between two looks at the variables of the run's processes: soon after the start, as a run may be short, later seldom, and less often
-# still once ranks were seen.
+# Between two scans of the run's processes: short after the start, as a run may be short, then longer, and longest once ranks were seen.
 FIRST_LOOK_S = 0.2
 LONGEST_LOOK_S = 3.0
 LONGEST_LOOK_WITH_RANKS_S = 30.0
 LOOKS_FOR_CONNECTIONS = 20
 MAX_RANKS_SEEN = 1_000_000
-# Beside those that the probe reads: MPICH's and Intel MPI's, Horovod's.
+# Those that the probe reads, and those of MPICH, Intel MPI and Horovod.
 SEEN_VARIABLES = (*RANK_VARIABLES, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"), ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"))
 RENDEZVOUS_PORT = "MASTER_PORT"
-# Of one host; a thousand ranks that are all connected have more, and then it stays unknown whether they are.
+# Per host. A thousand fully connected ranks have more; then it stays unknown whether they are connected.
 MAX_CONNECTIONS = 20_000
 SPAWNED = "from multiprocessing.spawn import spawn_main"
-# Ranks that a script forks work alike while it waits for them. Workers of a data loader work while it trains; they are named, too.
+# Ranks forked by a script use similar CPU time while it waits for them. Data loader workers run while it trains, and have a name.
 MIN_FORKED_CPU_S = 0.2
 MIN_SHARE_OF_BUSIEST = 0.5
 MAX_SHARE_OF_PARENT = 0.02
@@ -67,7 +66,7 @@ IN_WAITPID = "do_wait"
 
 def start_processes(order: AgentOrder, base_env: Mapping[str, str]) -> Iterator[StartedProcess]:
     """Start each process of the command; OSError when one cannot be started (those already started are the caller's to end)."""
-    # A rank alone on its host is one of several all the same, and has its number in its variables where no launcher is between.
+    # A rank alone on its host is still one of several; without a launcher its number is in its variables.
     several = len(order.command.ranks) > 1 or (order.call is not None and "RANK" in order.command.ranks[0])
     for position, overlay in enumerate(order.command.ranks):
         rank = int(overlay.get("RANK", order.first_rank + position))
@@ -141,7 +140,7 @@ def list_descendants() -> list[psutil.Process]:
 
 
 def send_signal(processes: Iterable[psutil.Process], number: signal.Signals) -> set[int]:
-    """Signal each process; the pids of those that were there to get it."""
+    """Signal each process; returns the pids that were reached."""
     reached: set[int] = set()
     for process in processes:
         try:
@@ -155,7 +154,7 @@ def send_signal(processes: Iterable[psutil.Process], number: signal.Signals) -> 
 
 
 def resume_stopped(processes: Iterable[psutil.Process]) -> None:
-    """Send CONT to stopped ones: TERM waits at a stopped process until it runs."""
+    """Send CONT to stopped processes, which would not handle TERM until they run."""
     send_signal([process for process in processes if is_stopped(process.pid)], signal.SIGCONT)
 
 
@@ -165,9 +164,9 @@ def is_stopped(pid: int) -> bool:
 
 
 def kill_children() -> set[int]:
-    """KILL every direct child, adopted orphans included; their pids.
+    """KILL every direct child, adopted orphans included; returns their pids.
 
-    Far quicker than listing the whole tree, so that a process which forks anew whenever it ends is caught between two forks.
+    Much faster than listing the whole tree, so that a process that keeps forking is caught between two forks.
     """
     killed: set[int] = set()
     for pid in linux.child_pids():
@@ -178,7 +177,7 @@ def kill_children() -> set[int]:
 
 
 def kill_all(sleep: Callable[[float], None] = time.sleep) -> None:
-    """KILL until no process is left or the timeout ends: for an agent that failed."""
+    """KILL until no process is left, or until the timeout: for an agent that failed."""
     deadline_m = time.monotonic() + KILL_ALL_TIMEOUT_S
     while time.monotonic() < deadline_m:
         send_signal(list_descendants(), signal.SIGKILL)
@@ -189,11 +188,11 @@ def kill_all(sleep: Callable[[float], None] = time.sleep) -> None:
 
 
 class RankObserver:
-    """Which ranks a run really has, and to whom they are connected: rank variables and TCP connections of all its processes, whatever
-    started them, in observed_ranks.json.
+    """The actual ranks of a run and their connections: rank variables and TCP connections of all its processes, whatever started them, in
+    observed_ranks.json.
 
-    A process has the variables of its parent until it executes its own program, so processes that are there already are read again.
-    Variables that the agent has itself (of a batch job around the campaign) say nothing about the run.
+    A process has the variables of its parent until it executes its own program, so known processes are read again. Variables of the agent
+    itself (from a batch job around the campaign) are ignored.
     """
 
     def __init__(self, order: AgentOrder, base_env: Mapping[str, str], *, root: int | None = None, proc: Path = PROC) -> None:
@@ -207,10 +206,10 @@ class RankObserver:
         self._waited: dict[int, int] = {}
 
     def look(self, now: float) -> None:
-        """Read the variables if it is time, and write what is new."""
+        """Scan the processes if it is time, and write what is new."""
         if now < self.look_at:
             return
-        # Ranks may connect long after their start, and a short run end soon after that.
+        # Ranks may connect long after their start, and a short run may end soon after.
         has_sockets = self._seen.connections and self._seen.listening
         is_settled = self._seen.world_sizes and (has_sockets or self._seen.looks > LOOKS_FOR_CONNECTIONS)
         longest_s = LONGEST_LOOK_WITH_RANKS_S if is_settled else LONGEST_LOOK_S
@@ -234,7 +233,7 @@ class RankObserver:
             self.write()
 
     def write(self) -> None:
-        """A disk that does not take it costs no run: the number of ranks is then the plan's."""
+        """Disk errors are ignored: the number of ranks is then the plan's."""
         with contextlib.suppress(OSError):
             write_json(self._path, to_json(self._seen))
             self._written = self._seen
@@ -242,7 +241,7 @@ class RankObserver:
     def _sockets(
         self, ranks: Mapping[int, int], variables: Mapping[int, Mapping[str, str]]
     ) -> tuple[tuple[RankConnection, ...], tuple[RankListener, ...]]:
-        """With those seen before. A connection to the rendezvous proves no group: ranks may connect to it and train alone."""
+        """All connections and listeners so far. Those of the rendezvous do not count: ranks may connect to it and train alone."""
         connections, listening = set(self._seen.connections), set(self._seen.listening)
         for pid, rank in ranks.items():
             meets_at = f":{variables[pid].get(RENDEZVOUS_PORT, 'unknown')}"
@@ -255,10 +254,10 @@ class RankObserver:
         return tuple(by_rank[:MAX_CONNECTIONS]), tuple(sorted(listening, key=lambda one: (one.rank, one.at))[:MAX_CONNECTIONS])
 
     def _num_forked(self, processes: Mapping[int, ProcessStat], argvs: Mapping[int, Sequence[str]]) -> int | None:
-        """Processes that a Python process forked and that do its work while it waits; None where none has several."""
+        """Processes that a Python process forked and that work while it waits; None where no process has several."""
         children: dict[int, list[int]] = {}
         for pid, stat in processes.items():
-            # A fork has its parent's argv until it executes another program.
+            # A forked process has its parent's argv until it executes another program.
             if argvs[pid] and argvs.get(stat.parent) == argvs[pid] and stat.name != LOADER_NAME:
                 children.setdefault(stat.parent, []).append(pid)
         several = {pid: forks for pid, forks in children.items() if len(forks) > 1 and Path(argvs[pid][0]).name.startswith("python")}
@@ -266,7 +265,7 @@ class RankObserver:
         return max(counts, default=None)
 
     def _waits_for(self, pid: int, forks: Sequence[int], processes: Mapping[int, ProcessStat]) -> bool:
-        """By the CPU time of all since they were first seen; where the forks use none, by most looks having found it in waitpid."""
+        """Judged by CPU time since the first scan; if the forks use none, by whether most scans found the parent in waitpid."""
         own_s, *cpu_s = (self._cpu_since_seen_s(one, processes[one]) for one in (pid, *forks))
         self._waited[pid] = self._waited.get(pid, 0) + (1 if read_text(self._proc / str(pid) / "wchan") == IN_WAITPID else -1)
         if max(cpu_s) < MIN_FORKED_CPU_S:
@@ -282,7 +281,7 @@ class RankObserver:
         return {name: os.fsdecode(value) for found, _, value in pairs if (name := os.fsdecode(found)) in names}
 
     def _rank_of(self, own: Mapping[str, str]) -> tuple[int | None, int] | None:
-        """Rank, where it is set, and number of ranks in a process's variables; None where it has none of its own."""
+        """A process's own rank, where set, and number of ranks; None where it has no such variables of its own."""
         for rank_name, size_name, _ in SEEN_VARIABLES:
             inherited = all(own.get(name) == self._outer.get(name) for name in (rank_name, size_name))
             size = own.get(size_name, "")
@@ -293,7 +292,7 @@ class RankObserver:
 
 
 def _launchers_in(argv: Sequence[str]) -> Iterator[str]:
-    """The launcher that a process is: its program, the script of an interpreter, or the module of `python -m`."""
+    """Launchers named by an argv: the program, the script of an interpreter, or the module of `python -m`."""
     for argument in argv[:2]:
         if (name := Path(argument).name) in COMMAND_LAUNCHERS:
             yield name

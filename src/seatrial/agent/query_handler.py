@@ -53,11 +53,11 @@ from seatrial.machine.network import list_interfaces
 from seatrial.machine.processes import list_running_campaigns, read_boot_id
 from seatrial.machine.software import find_interpreter, resolve_python
 
-# Longer than any healthy host takes; a disk or a name server that hangs is reported after it.
+# Longer than any healthy host takes: a hung disk or name server is reported.
 QUERY_TIMEOUT_S = 5.0
 # A build of CUDA extensions and kernels on a slow disk.
 WARM_TIMEOUT_S = 1800.0
-# Queries with timeouts of their own inside: the sum of those and a little.
+# For queries with inner timeouts: their sum, and a margin.
 QUERY_TIMEOUTS_S = {
     "warm": WARM_TIMEOUT_S + 10.0,
     "gpus": 11.0,
@@ -68,13 +68,13 @@ QUERY_TIMEOUTS_S = {
 # Below QUERY_TIMEOUT_S, so that the other parts of a query are still answered.
 NAME_TIMEOUT_S = 2.0
 PATH_TIMEOUT_S = 3.0
-# A link that was cut leaves the pipe open, without any further query.
+# A broken link leaves the pipe open without any further query.
 IDLE_TIMEOUT_S = 120.0
 MAX_QUERY_BYTES = 4 << 20
-# A thousand hosts connect at once, and are connected to.
+# A thousand hosts may connect, and be connected to, at once.
 MAX_OPEN_FILES = 8192
 PACKAGES = ("seatrial", "seatrial_workloads")
-# Larger than any script; a larger program is not hashed for a comparison.
+# Larger than any script; larger programs are not hashed.
 MAX_HASHED_BYTES = 64 << 20
 # A file server may show others' changes a moment later.
 FILE_TIMEOUT_S = 2.0
@@ -111,7 +111,7 @@ class QueryHandler:
         }
 
     def answer(self, query: Query) -> Answer:
-        """Never raises, and returns in time; `n` is the query's own."""
+        """Never raises, and returns in time; `n` is the query's number."""
         received_t = time.time()
         parts = query.get("parts")
         if query.get("ask") == "all" and isinstance(parts, dict):
@@ -139,7 +139,7 @@ class QueryHandler:
 
 
 def read_facts(query: Query) -> Answer:
-    """Host, versions and network. `program`, `cwd` and `variables` name the runs' interpreter; this one without."""
+    """Host, versions and network. `program`, `cwd` and `variables` name the runs' interpreter, by default this one."""
     host = read_host()
     variables = {**os.environ, **{str(name): str(value) for name, value in query.get("variables", {}).items()}}
     python = find_interpreter(tuple(map(str, query.get("program", ()))), Path(str(query.get("cwd") or "/")), variables)
@@ -176,13 +176,13 @@ def read_gpus(query: Query) -> Answer:
 
 
 def try_encryption(query: Query) -> Answer:
-    """`problem`: why the agent, which has this interpreter too, cannot encrypt its connection to the harness; empty where it can."""
+    """`problem`: why the agent, which uses this interpreter, cannot encrypt its connection to the harness; empty where it can."""
     return {"problem": encryption_problem()}
 
 
 @functools.cache
 def hash_code(root: Path = Path(seatrial.__file__).parent.parent) -> str:
-    """Of the names and contents of all .py files of Seatrial's packages, to compare hosts."""
+    """A hash of the names and contents of all .py files of Seatrial's packages, to compare hosts."""
     digest = hashlib.sha256()
     shipped = root / "seatrial" / "shipped"
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
@@ -196,7 +196,7 @@ def hash_code(root: Path = Path(seatrial.__file__).parent.parent) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Empty for what is no regular file, or too large."""
+    """A hash of the contents; empty for a large file, and for anything but a regular file."""
     if not path.is_file() or path.stat().st_size > MAX_HASHED_BYTES:
         return ""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -215,7 +215,7 @@ def resolve_names(query: Query) -> Answer:
 
 
 def _resolve(name: str) -> Answer:
-    # As torch and NCCL ask: whatever family the host has.
+    # Any address family, as torch and NCCL do.
     found = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
     return {"addresses": list(dict.fromkeys(str(entry[4][0]) for entry in found))}
 
@@ -257,8 +257,8 @@ def check_paths(query: Query) -> Answer:
 
 
 def _check_path(path: Path, kind: str) -> Answer:
-    trouble = _path_problem(path, kind)
-    return {"trouble": trouble, "digest": hash_file(path) if kind == "file" and not trouble else ""}
+    problem = _path_problem(path, kind)
+    return {"trouble": problem, "digest": hash_file(path) if kind == "file" and not problem else ""}
 
 
 def _path_problem(path: Path, kind: str) -> str:
@@ -291,9 +291,9 @@ def _measure_folder(folder: str) -> Answer:
 
 def _why_open(folder: Path) -> str:
     if is_world_writable(folder):
-        return "every user may write to it"
+        return "it is world-writable"
     created = new_private_file(folder)
-    return "" if created is None or is_private(created) else "a file for its owner alone is open to others there"
+    return "" if created is None or is_private(created) else "files with mode 0600 are readable by others there"
 
 
 class SharedFolderFiles:
@@ -351,14 +351,14 @@ def check_shared_files(query: Query) -> Answer:
     folder, wanted = Path(str(query["folder"])), {str(name): text for name, text in query.get("wanted", {}).items()}
 
     def compare() -> dict[str, str]:
-        return {name: trouble for name, text in wanted.items() if (trouble := _compare_file(_named(folder, name), text))}
+        return {name: problem for name, text in wanted.items() if (problem := _compare_file(_named(folder, name), text))}
 
-    troubles = poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)
-    return {"troubles": troubles, "foreign": {name: owner for name in wanted if (owner := _foreign_owner(_named(folder, name)))}}
+    problems = poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)
+    return {"troubles": problems, "foreign": {name: owner for name in wanted if (owner := _foreign_owner(_named(folder, name)))}}
 
 
 def _foreign_owner(path: Path) -> str:
-    """Empty for a file of this user, and for none."""
+    """The owner; empty for this user, and where there is no file."""
     with contextlib.suppress(OSError):
         found = path.lstat()
         return "" if is_own(found, path.parent) else f"user {found.st_uid}, and the agent is user {os.geteuid()}"
@@ -372,7 +372,7 @@ def _compare_file(path: Path, text: object) -> str:
     except OSError as error:
         return describe_error(error)
     allowed = text if isinstance(text, list) else [text]
-    return "" if found in allowed else "an older text is seen there" if found else "an empty file is seen there"
+    return "" if found in allowed else "stale content is read there" if found else "the file is empty there"
 
 
 def is_lock_held(query: Query) -> Answer:

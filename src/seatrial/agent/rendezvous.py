@@ -1,4 +1,4 @@
-"""The rendezvous as this node sees it, and by which of its interfaces: asked by the harness before any rank starts.
+"""The rendezvous as this node sees it, and the interface used: queried by the harness before any rank starts.
 
 In: the master's address and port, the interface variables that the plan or the site sets, this node's own environment and network. Out: a
 `RendezvousView`. Interfaces are chosen by NCCL's rules where NCCL_SOCKET_IFNAME is set, by Gloo's where only GLOO_SOCKET_IFNAME is, else by
@@ -27,7 +27,7 @@ from seatrial.records.launch import RendezvousView
 Interfaces = Mapping[str, Sequence[str]]
 
 
-def see_rendezvous(
+def resolve_rendezvous(
     query: Message,
     environ: Mapping[str, str],
     interfaces: Interfaces | None = None,
@@ -65,7 +65,7 @@ def _on_route(resolved: Sequence[str], usable: Interfaces, route: Callable[[str]
 
 
 def _missing(named: Mapping[str, str], usable: Interfaces) -> str:
-    """What the plan or the site names and this node lacks. What it merely inherits from a shell may not even be used."""
+    """An interface that the plan or the site names and this node lacks. Names inherited from a shell may not be in use."""
     if NCCL_VARIABLE in named and not match_nccl_interfaces(named[NCCL_VARIABLE], usable):
         return named[NCCL_VARIABLE]
     return next((name for name in parse_gloo_interfaces(named.get(GLOO_VARIABLE, "")) if name not in usable), "")

@@ -1,7 +1,7 @@
 """One node's part in `seatrial doctor --place slurm`: `python -m seatrial.agent.slurm_node FOLDER NODES`, started by srun on each.
 
-Writes a file to the shared folder and to HF_HOME and RUNS_ROOT, waits for those of the others, and prints what it saw as one line of JSON:
-that, and the environment of the node (system, processors, memory, GPUs, interfaces, mounts, Slurm, modules, conda, Python).
+Writes a file to the shared folder and to HF_HOME and RUNS_ROOT, waits for the other nodes' files, and prints one line of JSON: what it saw,
+and the environment of the node (system, processors, memory, GPUs, interfaces, mounts, Slurm, modules, conda, Python).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from seatrial.machine.network import INFINIBAND, describe_ethernet, describe_inf
 from seatrial.machine.software import package_version
 
 SEEN_TIMEOUT_S = 15.0
-# Of folders that may well be a node's own.
+# Such a folder may be local to the node.
 CACHE_TIMEOUT_S = 5.0
 POLL_S = 0.2
 CACHES = ("HF_HOME", "RUNS_ROOT")
 PACKAGES = ("torch", "transformers", "deepspeed", "seatrial")
 OS_RELEASE = Path("/etc/os-release")
-# Kernel interfaces, which every node has, and nobody puts files on.
+# Kernel interfaces, which hold no files of users.
 PSEUDO = frozenset(
     {"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs", "fusectl", "hugetlbfs"}
     | {"mqueue", "nsfs", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs", "tracefs"}
@@ -61,9 +61,9 @@ def facts(folder: Path, nodes: int) -> dict[str, Any]:
 
 
 def _write_trial(folder: Path, job: str, host: str) -> str:
-    """Why it could not be written; empty where it was."""
+    """Write the trial file; returns why that failed, empty where it did not."""
     try:
-        # A name that others can guess: what they have put there, or linked from there, is not written to.
+        # Others can guess the name: an existing file or link is not written to.
         fd = os.open(folder / f"{TRIAL_PREFIX}{job}-{host}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.close(fd)
     except OSError as error:
@@ -82,7 +82,7 @@ def _wait_for_others(folder: Path, job: str, nodes: int, timeout_s: float) -> li
 
 
 def _try_caches(folder: Path, job: str, host: str, nodes: int) -> dict[str, dict[str, Any]]:
-    """Of each variable that is set: the path, what it is there, and whose files are seen in it; where it cannot be written, none."""
+    """For each variable that is set: its path, identity, and the nodes whose files are seen there; none where it is not writable."""
     paths = {name: Path(os.environ[name]) for name in CACHES if os.environ.get(name)}
     found: dict[str, dict[str, Any]] = {}
     for name, path in paths.items():
@@ -90,7 +90,7 @@ def _try_caches(folder: Path, job: str, host: str, nodes: int) -> dict[str, dict
         sees = [] if problem else _wait_for_others(path, job + name, nodes, CACHE_TIMEOUT_S)
         found[name] = {"path": str(path), "problem": problem, "sees": sees, "identity": _identity(path)}
     if paths:
-        # No file may be removed before all have looked, which the shared folder shows.
+        # No file may be removed before all nodes have looked, which they record in the shared folder.
         _write_trial(folder, f"{job}{TRIAL_SEEN}", host)
         _wait_for_others(folder, f"{job}{TRIAL_SEEN}", nodes, CACHE_TIMEOUT_S)
     for name, path in paths.items():
@@ -100,7 +100,7 @@ def _try_caches(folder: Path, job: str, host: str, nodes: int) -> dict[str, dict
 
 
 def _identity(path: Path) -> str:
-    """The same on every node that has the same folder there; empty where there is none."""
+    """Equal on all nodes that have the same folder there; empty where it is missing."""
     try:
         found = path.stat()
     except OSError:
@@ -109,7 +109,7 @@ def _identity(path: Path) -> str:
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Everything that may make this node another one than its neighbour; unlike addresses are to be expected."""
+    """Everything in which nodes may differ; different addresses are normal."""
     host, driver = read_host(), read_driver()
     return {
         "os": _os_name(),
@@ -146,7 +146,7 @@ def _os_name() -> str:
 def _mounts() -> Iterator[tuple[str, str]]:
     """Mount point → type and source, without kernel interfaces."""
     for part in psutil.disk_partitions(all=True):
-        # Not even looked at: the server of a network mount may be gone.
+        # Not accessed: the server of a network mount may be gone.
         if part.fstype not in PSEUDO:
             yield part.mountpoint, f"{part.fstype} {part.device}"
 

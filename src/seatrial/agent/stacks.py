@@ -37,20 +37,20 @@ from seatrial.records.launch import AgentOrder
 
 # The harness waits for the report before it ends the run.
 STACKS_TIMEOUT_S = 20.0
-# From here on py-spy leaves out native frames, so that all processes get their turn.
-HURRY_AFTER_S = 10.0
-# A rank writes its stacks in milliseconds, if its main thread can take the signal at all.
+# From then on py-spy skips native frames, so that all processes get their turn.
+SKIP_NATIVE_AFTER_S = 10.0
+# A rank writes its stacks in milliseconds, unless its main thread cannot handle the signal.
 SIGNAL_TIMEOUT_S = 3.0
 # A file that has not grown for this long is complete.
 QUIET_S = 0.3
-# For a trace to be written, read from the pipe and put into the log.
+# For a trace to be written and copied to the log.
 ABORT_TIMEOUT_S = 1.0
 # A signal waits at a process in such a state until it is resumed.
 HELD_STATES = "Tt"
-# A job of a thousand processes must not produce a report of a thousand names.
+# A thousand processes must not give a report of a thousand names.
 MAX_NAMED = 8
 PY_SPY = "py-spy"
-# Each takes a CPU for a moment, and the run needs them too.
+# Each uses a CPU for a moment, which the run needs too.
 MAX_CONCURRENT_PY_SPY = 4
 # Symbolising the native frames of a large program takes seconds.
 PY_SPY_TIMEOUT_S = 5.0
@@ -59,7 +59,7 @@ Mode = tuple[str, ...]
 NATIVE: Mode = ("--native",)
 PYTHON_ONLY: Mode = ()
 NONBLOCKING: Mode = ("--nonblocking",)
-# A stopped process cannot be stopped once more, and one in an uninterruptible call would make py-spy wait with it.
+# py-spy cannot stop a stopped process, and would wait with one in an uninterruptible call.
 _CANNOT_BE_STOPPED = {STOPPED: "stopped (SIGSTOP)", "t": "held by a debugger", "D": "in a call the kernel cannot interrupt"}
 _PYTHON_PROGRAM = re.compile(r"python|pypy")
 _PYTHON_LIBRARY = b"libpython"
@@ -72,9 +72,9 @@ class PythonProcess:
 
     pid: int
     rank: int | None = None
-    """Of the rank itself; None for launchers and for what a rank started."""
+    """The process's rank; None for launchers and for what a rank started."""
     of_rank: int | None = None
-    """For what a rank started (data workers): that rank."""
+    """The rank that started this process (a data worker)."""
     state: str = "S"
     """The kernel's letter: R running, S sleeping, T stopped, D uninterruptible."""
     signal: str | None = None
@@ -215,7 +215,7 @@ class PySpyRun:
 class PySpyQueue:
     """py-spy on many processes, a few at a time, each with its own timeout. Nothing here blocks.
 
-    Native frames are tried first, then Python's alone, then without stopping the process. Each dump begins with the process it is of.
+    Native frames are tried first, then Python frames alone, then without stopping the process. Each dump begins with its process.
     """
 
     def __init__(self, attempt: AttemptPaths, program: str | None, own: AttemptPaths) -> None:
@@ -227,7 +227,7 @@ class PySpyQueue:
 
     @property
     def pids(self) -> set[int]:
-        """Children of the agent that are no part of the run."""
+        """Children of the agent that are not part of the run."""
         return set(self._running)
 
     @property
@@ -242,15 +242,15 @@ class PySpyQueue:
         self._queue.append(_Candidate(process, modes))
 
     def advance(self, now: float) -> None:
-        """Kill those that have timed out, start those that wait."""
+        """Kill those that have timed out, start waiting ones."""
         for run in self._running.values():
             if now >= run.deadline:
                 _kill(run)
         while self._queue and len(self._running) < MAX_CONCURRENT_PY_SPY:
             self._start(self._queue.popleft(), now)
 
-    def hurry(self) -> None:
-        """Little time is left: Python's frames alone, which take a fiftieth of the time."""
+    def skip_native_frames(self) -> None:
+        """Take Python frames alone, in a fiftieth of the time."""
         for candidate in self._queue:
             candidate.modes = [mode for mode in candidate.modes if mode != NATIVE]
 
@@ -281,7 +281,7 @@ class PySpyQueue:
         out, err = (os.memfd_create(f"{PY_SPY}-{name}", os.MFD_CLOEXEC) for name in ("out", "err"))
         pid = candidate.process.pid
         argv = [str(self._program), "dump", "--full-filenames", *candidate.modes.pop(0), "--pid", str(pid)]
-        # By this variable the harness finds it, should the agent die.
+        # The harness finds it by this variable, should the agent die.
         env = {**os.environ, "RUST_BACKTRACE": "0", ENV_RUN_DIR: str(self._attempt.folder)}
         try:
             # No preexec_fn: other threads of the agent may hold locks by now.
@@ -340,7 +340,7 @@ def _describe_failure(code: int, errors: bytes) -> str:
 
 @dataclass
 class SignalledRank:
-    """A rank that got the signal, and its file as it was last seen."""
+    """A rank that was signalled, and its file as last seen."""
 
     process: PythonProcess
     path: Path
@@ -350,7 +350,7 @@ class SignalledRank:
     deadline: float
 
     def has_answered(self, now: float) -> bool | None:
-        """Whether its stacks are written; None while that is open."""
+        """Whether its stacks are written; None while undecided."""
         size = size_bytes(self.path)
         if size != self.size:
             self.size, self.changed_at = size, now
@@ -360,7 +360,7 @@ class SignalledRank:
 
 
 class StackCollector:
-    """At most one request at a time; one made meanwhile is answered by the same report."""
+    """Handles one request at a time; a request made meanwhile is answered by the same report."""
 
     def __init__(self, order: AgentOrder, pids: Callable[[], Iterable[int]] | None = None, program: str | None = None) -> None:
         self._attempt, self._own = AttemptPaths(Path(order.attempt_folder)), AttemptPaths(Path(order.writes_to))
@@ -381,7 +381,7 @@ class StackCollector:
 
     @property
     def helper_pids(self) -> set[int]:
-        """Children of the agent that are no part of the run."""
+        """Children of the agent that are not part of the run."""
         return self._py_spy.pids
 
     def request(self, now: float) -> None:
@@ -405,9 +405,9 @@ class StackCollector:
         for rank in list(self._waiting):
             self._check(rank, now)
         if now - self._began >= STACKS_TIMEOUT_S:
-            self._py_spy.give_up("there was no time left for it")
-        elif now - self._began >= HURRY_AFTER_S:
-            self._py_spy.hurry()
+            self._py_spy.give_up("skipped: out of time")
+        elif now - self._began >= SKIP_NATIVE_AFTER_S:
+            self._py_spy.skip_native_frames()
         self._py_spy.advance(now)
         if not self._waiting and not self._py_spy.busy and not self._is_aborting(now):
             self._finish()
@@ -417,14 +417,14 @@ class StackCollector:
         self._py_spy.on_exit(pid, code)
 
     def cancel(self, why: str) -> None:
-        """The processes are about to go: report what there is."""
+        """The processes are about to end: report what is there."""
         self._py_spy.give_up(why)
         if self.busy:
             self._waiting, self._cut_short = [], why
             self._finish()
 
     def _signal_rank(self, process: PythonProcess, now: float) -> SignalledRank | None:
-        """Only a rank that named the signal and has a handler for it: any other would die of it."""
+        """Signal the rank only if it named the signal and handles it: otherwise it would die."""
         number = signal_number(self._signal)
         if number is None or process.rank is None or process.signal != self._signal or process.state in HELD_STATES:
             return None

@@ -1,10 +1,9 @@
-"""One attempt from its start until none of its processes is left: the loop that reads output, obeys the harness and ends what must end.
+"""One attempt from its start until none of its processes is left: the loop that reads output, obeys the harness and ends processes.
 
     start ──► running ──► launcher over: `exited` ──► what is left gets TERM, then KILL ──► no descendant: `gone`
 
-In: an order and the harness that gave it. Out: reports, and the exit code of the agent. Two times control every end, `term_at` and
-`kill_at`: a stop, a failed rank, a finished launcher and a lost harness differ only in how they set them. The clock stops while the agent
-is suspended.
+In: an order and the harness that gave it. Out: reports, and the exit code of the agent. Two times, `term_at` and `kill_at`, control every
+end: a stop, a failed rank, a finished launcher and a lost harness only set them differently. The clock stops while the agent is suspended.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrd
 if TYPE_CHECKING:
     from seatrial.machine.run_telemetry import Telemetry
 
-# How soon the loop turns again: while something is due by the clock, and while nothing is.
+# The shortest and longest turn of the loop.
 MIN_TURN_S = 0.2
 MAX_TURN_S = 1.0
-# Other ranks often end by themselves, with a better message than ours, when one has failed.
+# When one rank has failed, the others often end by themselves, with a better message than ours.
 FAILED_RANK_GRACE_S = 5.0
-# Resource trackers and loader workers end a moment after their parent, by themselves.
+# Resource trackers and loader workers end by themselves a moment after their parent.
 LEFTOVER_GRACE_S = 0.5
 LEFTOVER_TERM_S = 3.0
-# A process in an uninterruptible call (a dead network disk, a hung driver) takes no signal; the campaign must go on.
+# A process in an uninterruptible call (a dead network disk, a hung driver) ignores signals; the campaign must go on.
 GIVE_UP_S = 30.0
-# How long a turn may kill processes that fork anew as they are killed, before output and commands get their turn.
+# How long a turn may kill processes that keep forking, before output and commands get their turn.
 KILL_TURN_S = 0.1
-# For reading output after the launcher's end, and after everybody's: an endless stream must not delay the end.
+# For reading output after the end of the launcher, and of all processes: an endless stream must not delay the end.
 DRAIN_TIMEOUT_S = 1.0
 LAST_DRAIN_TIMEOUT_S = 5.0
-# For a harness that is suspended; what fits into the pipe reaches it in any case.
+# For a suspended harness; what fits into the pipe reaches it in any case.
 REPORT_TIMEOUT_S = 30.0
 
 # Rank files before pipes, so that a rank's last lines come before the launcher's summary of them; commands last.
@@ -113,11 +112,11 @@ class Supervisor:
         self._listen()
         try:
             detail = self._start()
-            # Threads only from here on: a child forked while another thread holds a lock may wait for it for ever.
+            # Threads only from here on: a child forked while another thread holds a lock may deadlock.
             self._harness.started(self._clock.now())
             if not detail:
                 self._start_telemetry()
-            # Commands that arrived with the order are read already: nothing would wake the loop for them.
+            # Commands that arrived with the order are read already, so they would not wake the loop.
             self._obey(self._clock.now())
             while any(started.returncode is None for started in self._started) and not self._given_up():
                 self._turn()
@@ -138,7 +137,7 @@ class Supervisor:
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _wake)
         self._register(read_end, _COMMANDS, lambda: self._on_signals(os.read(read_end, 4096)))
-        # What cannot be waited for (a file, /dev/null) is read each turn all the same, and turns out to be no harness.
+        # A file or /dev/null cannot be waited for; it is read each turn anyway, and found not to be a harness.
         with contextlib.suppress(OSError, ValueError):
             fd = self._harness.fileno()
             # Commands are read once a turn, whatever woke the loop.
@@ -146,7 +145,7 @@ class Supervisor:
             self._commands_fd = fd
 
     def _start(self) -> str:
-        """Start every process; the reason when one could not be."""
+        """Start every process; returns the reason if one could not be started."""
         if (events := self._output.events_fd) is not None:
             self._register(events, _FILES, self._output.on_events)
         try:
@@ -163,7 +162,7 @@ class Supervisor:
         return ""
 
     def _start_telemetry(self) -> None:
-        """A failure of the telemetry costs no run."""
+        """Start the samplers; the run continues without them if that fails."""
         try:
             # Imported here, so that the start of the processes does not wait for it.
             from seatrial.machine.run_telemetry import start_telemetry
@@ -173,7 +172,7 @@ class Supervisor:
             note(f"telemetry did not start ({type(error).__name__}: {error}); the run continues without it")
 
     def _turn(self) -> None:
-        """Wait for an event, handle it, then do what is due by the clock."""
+        """Wait for an event, handle it, then do what is due."""
         turn_s = self._turn_s()
         ready = sorted(self._selector.select(turn_s), key=lambda pair: int(pair[0].data[0]))
         if slept_s := self._clock.tick(turn_s):
@@ -211,7 +210,7 @@ class Supervisor:
             self._stop()
 
     def _obey(self, now: float) -> None:
-        """The harness's commands since the last turn, and whether it is still there."""
+        """Carry out the harness's commands since the last turn; kill everything if it is gone."""
         commands = self._harness.receive(now)
         gone = self._harness.why_gone(now)
         if self._commands_fd is not None and self._harness.fileno() < 0:
@@ -223,7 +222,7 @@ class Supervisor:
             elif command == "kill":
                 self._kill_at = self._clock.now()
             elif command == "stacks" and self._over:
-                send_report("stacks", detail="the run was over already")
+                send_report("stacks", detail="the run had already ended")
             elif command == "stacks":
                 self._stacks.request(self._clock.now())
             else:
@@ -239,7 +238,7 @@ class Supervisor:
         self._kill_at = min(self._kill_at, now + self._order.term_s)
 
     def _reap(self) -> None:
-        """Record exit codes; the first that is not zero is the run's, unless a later one is better evidence."""
+        """Record exit codes; the first nonzero one is the run's, unless a later one is better evidence."""
         ended, self._children_left = reap()
         for pid, status in ended.items():
             self._stacks.on_exit(pid, status)
@@ -255,7 +254,7 @@ class Supervisor:
                 self._returncode = code
 
     def _on_failure(self) -> None:
-        """One of several ranks failed: the others are ended after a while."""
+        """One of several ranks failed: the others are ended after a grace period."""
         if len(self._started) > 1 and self._term_at == math.inf:
             self._term_at = self._clock.now() + FAILED_RANK_GRACE_S
             self._kill_at = min(self._kill_at, self._term_at + self._order.term_s)
@@ -271,7 +270,7 @@ class Supervisor:
             self._killed |= reached if self._over else set()
 
     def _kill(self) -> None:
-        """KILL all, and what was forked meanwhile: new processes become our own children when their parents die."""
+        """KILL all, and processes forked meanwhile, which become our children when their parents die."""
         self._stacks.cancel("the run was killed")
         until_m = time.monotonic() + KILL_TURN_S
         new = send_signal(list_descendants(), signal.SIGKILL)
@@ -281,7 +280,7 @@ class Supervisor:
             new = kill_children() - self._killed - self._stacks.helper_pids
 
     def _term_targets(self) -> list[psutil.Process]:
-        """The launcher alone while it lives (it ends its ranks in order), everyone once it is over."""
+        """The launcher alone while it lives (it ends its ranks in order), then all processes."""
         if self._over:
             return list_descendants()
         own = {started.pid for started in self._started if started.returncode is None}
@@ -291,7 +290,7 @@ class Supervisor:
         return self._clock.now() - self._killing_since > GIVE_UP_S
 
     def _launcher_over(self, detail: str) -> None:
-        """Report it, and set when what is left gets TERM and KILL."""
+        """Report the launcher's end, and set when remaining processes get TERM and KILL."""
         self._reap()
         self._stacks.cancel("the run ended by itself")
         self._ranks.write()
@@ -313,7 +312,7 @@ class Supervisor:
             if self._telemetry is not None:
                 self._telemetry.finish()
         except Exception as error:
-            note(f"telemetry.json was not written ({type(error).__name__}: {error}); the run's figures do not depend on it")
+            note(f"telemetry.json was not written ({type(error).__name__}: {error}); the run's figures are not affected")
         if not self._children_left:
             remove_abandoned_segments(self._order)
         send_report("gone", killed=len(self._killed), detail=self._describe_end())
@@ -323,7 +322,7 @@ class Supervisor:
         parts = self._output.describe_losses()
         if self._children_left:
             pids = ", ".join(str(process.pid) for process in list_descendants())
-            parts.insert(0, f"processes that do not die: {pids} (in a call the kernel cannot interrupt, or another user's)")
+            parts.insert(0, f"processes that survived SIGKILL: {pids} (in a call the kernel cannot interrupt, or another user's)")
         return "; ".join(parts)
 
     def _register(self, fd: int, order: int, act: Callable[[], None]) -> None:

@@ -1,10 +1,10 @@
-"""How a run is brought to its end, level by level. Pure: reasons to stop and the time go in, the next level comes out.
+"""How a run is ended, level by level. Pure: reasons to stop and the time go in, the next level comes out.
 
     stacks ──► soft stop (halt.json: ranks end at the same step by themselves) ──► TERM ──► KILL
 
-A limit begins with the stacks, because they show where the run was; a run that eats memory or disk gets TERM at once. The user's first
-stop request begins with the soft stop, the second is KILL from any level. The agent goes from TERM to KILL on its own; where it does not,
-it is ordered to.
+A limit begins with the stacks, which show where the run was; a run that exceeds memory or disk gets TERM at once. The user's first stop
+request begins with the soft stop, the second is KILL from any level. The agent goes from TERM to KILL on its own; if it does not, it is
+ordered to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seatrial.records.outcome import Cause
 STACKS_TIMEOUT_S = 25.0
 # The agent goes from TERM to KILL on its own, and needs a moment until every process is gone.
 AGENT_GRACE_S = 15.0
-# What keeps growing cannot be waited for, and a world of the wrong size cannot be mended.
+# Growing usage does not allow waiting, and a world of the wrong size cannot recover.
 TERM_AT_ONCE = (Cause.MEMORY_LIMIT, Cause.DISK_LIMIT, Cause.WORLD_TOO_SMALL)
 
 
@@ -47,7 +47,7 @@ class StopReasons:
 
 
 class Escalation:
-    """Of one run. `soft_s` and `term_s` are how long the soft stop and TERM may take."""
+    """The escalation of one run; the soft stop may take `soft_s`, and TERM `term_s`."""
 
     def __init__(self, soft_s: float, term_s: float) -> None:
         self._soft_s, self._term_s = soft_s, term_s
@@ -55,7 +55,7 @@ class Escalation:
         self._since_m = 0.0
 
     def next(self, reasons: StopReasons, now_m: float) -> Level | None:
-        """The level to go to now, once; None while the present one has its time."""
+        """The level to go to now, returned once; None while the present level has time left."""
         wanted = self._wanted(reasons, now_m - self._since_m)
         if wanted <= self.level:
             return None

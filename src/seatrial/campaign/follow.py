@@ -1,7 +1,7 @@
 """Follow one attempt to its end: listen to the agents, read the progress, act on limits and stop requests.
 
 In: a spec, the prepared attempt's folder, and how its agents are started: one on this machine, or one on every host. Out: an `Ending`,
-what was seen of it. The watchdog decides when to step in, `escalation` how; here it is carried out.
+what was seen of it. The watchdog decides when to step in, `escalation` how; this module carries it out.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from seatrial.campaign.ending import Ending, LostHost
 from seatrial.campaign.escalation import Escalation, Level, StopReasons
-from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import StopRequests, Urgency
+from seatrial.campaign.live_log import LiveLog
+from seatrial.campaign.outcome_rules import Ending, LostHost
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
 from seatrial.core.durable_writes import append_line_durably
@@ -36,7 +36,7 @@ AGENT_POLL_S = 0.2
 PROGRESS_EVERY_S = 1.0
 # After KILL, the agent needs a moment to see every process gone; beyond this it is taken for lost.
 KILL_TIMEOUT_S = 15.0
-# With many hosts, one may fall silent just then, and what it left has to be killed by another way: how each host ended must be known.
+# With many hosts, one may fall silent just then, and its processes must be killed in another way.
 HOSTS_KILL_TIMEOUT_S = KILL_TIMEOUT_S + LEASE_S + CLEANUP_TIMEOUT_S
 
 OnProgress = Callable[[Progress, float, float, str], None]
@@ -55,11 +55,10 @@ class Follower:
         on_progress: OnProgress,
         on_stop: OnStop,
         *,
-        log: GrowingLog | None = None,
+        log: LiveLog | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`log` is read as it grows, where there is one."""
         self._log = log
         self._spec, self._attempt, self._interrupts = spec, attempt, interrupts
         self._monotonic, self._wall = monotonic, wall
@@ -101,7 +100,7 @@ class Follower:
                 if self._log is not None:
                     self._log.read()
                 if self._is_newly_stopped():
-                    # Whether its ranks can halt together, and at which step, depends on what they are doing now.
+                    # Whether its ranks can halt together, and at which step, depends on their current progress.
                     self._update(now_m - launched_m, now_m)
                 if self._escalate(agent, now_m) is Level.KILL:
                     kill_m = now_m
@@ -128,7 +127,7 @@ class Follower:
         try:
             stall = self._read_progress(elapsed_s, now_m)
         except Exception as error:
-            # Whatever a script prints and however full the disk is: observing a run must not end it.
+            # Observing a run must not end it, whatever a script prints and however full the disk is.
             self._alarm_text = f"progress unknown ({type(error).__name__}: {error}); the run goes on"
         if self._alarm is None and self._returncode is None:
             small_world = self._world.problem(self._progress)
@@ -147,7 +146,7 @@ class Follower:
         self._progress = self._reader.read()
         stall = self._stalls.check(self._progress, now_m)
         spike = self._spikes.check(self._progress, self._wall(), now_m)
-        # A run that is being ended has its alarm already, and its silence is our doing.
+        # A run that is being ended has its alarm already, and is silent because of us.
         if spike and self._alarm is None and not self._stop_requested:
             self._alarm_text = spike.text
             append_line_durably(self._attempt.alarms, json.dumps(to_json(spike)))
@@ -182,7 +181,7 @@ class Follower:
     def _request_halt(self) -> None:
         reason = self._alarm.cause.value if self._alarm else "user"
         order = {"attempt": self._attempt.number, "at_step": halt_step(self._progress, self._wall()), "reason": reason}
-        # A full disk takes no request; the next level follows all the same.
+        # On a full disk there is no request; the next level follows nevertheless.
         with contextlib.suppress(OSError):
             files.write_json(self._attempt.halt, order)
 

@@ -20,7 +20,7 @@ from seatrial.core.paths import CampaignPaths
 
 # A poll reads two small files, perhaps over a network; `urgency` is read five times a second.
 REQUEST_POLL_S = 0.5
-# Nobody presses Ctrl-C twice within it.
+# Two signals this close together count as one request.
 DEBOUNCE_S = 0.1
 
 
@@ -36,14 +36,14 @@ class StopRequests(Protocol):
     """Whether a run is to be ended: by the user, or in a job by Slurm."""
 
     hung_up: bool
-    """Whether the terminal was closed: for jobs that need no harness that is no request to stop."""
+    """Whether the terminal was closed, which does not stop jobs that need no harness."""
 
     @property
     def urgency(self) -> Urgency:
-        """How urgently."""
+        """NONE until a stop is requested."""
 
     def stop_requested(self) -> bool:
-        """However urgently."""
+        """Whether any stop was requested."""
 
 
 class Interrupts:
@@ -65,7 +65,7 @@ class Interrupts:
         return Urgency.STOP if self._signals or self._poll_request() else Urgency.NONE
 
     def stop_requested(self) -> bool:
-        """Whether the user wants the end, however urgently."""
+        """Whether the user requested a stop."""
         return self.urgency is not Urgency.NONE
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""One `seatrial run` of a plan: what every loop over its runs is given, when failures end it early, and how it ended.
+"""One `seatrial run` of a plan: the input of every loop over its runs, when failures end it early, and how it ended.
 
-In: a run that is over. Out: a CampaignEnd where no further run is to start. The one place that decides it, for runs that are processes here
-(`campaign.loop`) and for runs that are jobs (`campaign.jobs`, `campaign.allocations`).
+In: a run that is over. Out: a CampaignEnd where no further run is to start, for runs that are processes here (`campaign.loop`) and for runs
+that are jobs (`campaign.slurm`).
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.campaign.interrupts import StopRequests
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import RunSource
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.caution import Scalar
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 
-ALIKE_RUNS = 3
-# Causes outside of the settings: the same line again means that the next run fails too.
-WHATEVER_THE_SETTINGS = frozenset(
+MAX_IDENTICAL_FAILURES = 3
+# Causes that no setting changes: the same failure again means that the next run fails too.
+SETTING_INDEPENDENT_CAUSES = frozenset(
     {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
 )
-# Which rank and host reports it may change from run to run.
-WHERE = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
+# The rank and host that report a failure may change from run to run.
+LOCATION_PREFIX = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,9 @@ class Invocation:
     paths: CampaignPaths
     interrupts: StopRequests
     from_start: bool = False
-    """Trainings start over, instead of going on from a checkpoint."""
+    """Trainings start over instead of resuming from a checkpoint."""
     keep_going: bool = False
-    """Also after ALIKE_RUNS in a row failed for one cause that no setting explains."""
+    """Do not stop after MAX_IDENTICAL_FAILURES."""
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -50,15 +50,15 @@ class CampaignEnd:
     stopped_on_error: bool = False
     out_of_budget: bool = False
     repeated_failure: str = ""
-    """The cause for which run after run failed, none having succeeded, and which no setting explains."""
+    """The cause of MAX_IDENTICAL_FAILURES, where no run has succeeded and no setting explains it."""
     disk_trouble: str = ""
-    """Why no further run could be prepared: the disk's error."""
+    """The disk error that kept the next run from being prepared."""
     jobs_ended: str = ""
-    """How jobs ended whose runs are still to be run: cancelled from outside, a time limit, a lost node."""
+    """How jobs ended whose runs are still to be run: cancelled from outside, time limit, lost node."""
     jobs_left: str = ""
-    """Which jobs may go on, since Slurm did not answer when they were to be cancelled, and how to end them."""
+    """Jobs that may go on, because Slurm did not answer when they were to be cancelled, and how to end them."""
     job_too_short: str = ""
-    """Why the job that this program runs in has not enough time left for the next run."""
+    """Why the job around this program has too little time left for the next run."""
     left: int = 0
     """Runs still to be run, an interrupted one included."""
 
@@ -68,12 +68,12 @@ class EarlyEnd:
     """Whether failures end the campaign before all its runs are over."""
 
     invocation: Invocation
-    schedule: Schedule
+    schedule: RunSource
     end: CampaignEnd | None = None
     _ended: list[tuple[RunSpec, RunOutcome]] = field(default_factory=list)
 
     def after(self, spec: RunSpec, outcome: RunOutcome) -> CampaignEnd | None:
-        """Once `schedule` knows that `spec` is over; of several in flight the others may still end."""
+        """To be called once `schedule` knows that `spec` is over; others in flight may still end."""
         if outcome.outcome is Outcome.INTERRUPTED:
             return self.end
         self._ended.append((spec, outcome))
@@ -86,18 +86,18 @@ class EarlyEnd:
 
 
 def repeated_failure(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:
-    """What the last ALIKE_RUNS failed of, where that is one and the same and would fail the runs that are `left` too; else empty."""
-    last = [outcome for _, outcome in ended[-ALIKE_RUNS:]]
-    if _is_explained_by_a_setting([spec for spec, _ in ended[-ALIKE_RUNS:]], left):
+    """The one cause of the last MAX_IDENTICAL_FAILURES, where it would fail the runs that are `left` too; else empty."""
+    last = [outcome for _, outcome in ended[-MAX_IDENTICAL_FAILURES:]]
+    if _is_explained_by_a_setting([spec for spec, _ in ended[-MAX_IDENTICAL_FAILURES:]], left):
         return ""
-    reasons = {(one.signature, WHERE.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
-    if len(last) < ALIKE_RUNS or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
+    reasons = {(one.signature, LOCATION_PREFIX.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
+    if len(last) < MAX_IDENTICAL_FAILURES or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
         return ""
-    return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in WHATEVER_THE_SETTINGS else ""
+    return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in SETTING_INDEPENDENT_CAUSES else ""
 
 
 def _is_explained_by_a_setting(failed: Sequence[RunSpec], left: Sequence[RunSpec]) -> bool:
-    """Whether all that failed have one value of an axis, or one group's own settings, that a run to come does not have."""
+    """Whether all failed runs share a value of an axis or setting that a remaining run does not have."""
     same = dict(set.intersection(*(set(_varied(spec).items()) for spec in failed))) if failed else {}
     return any(_varied(spec).get(name) != value for name, value in same.items() for spec in left)
 

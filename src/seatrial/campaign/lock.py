@@ -1,12 +1,12 @@
 """The lock on a campaign's folder: one owner at a time, on any host; and the request to stop the owner.
 
 `hold_lock(paths)` holds the operating system's lock while the block runs. `.owner.json` names the `Owner` (host, boot, process) and has a
-heartbeat that is raised every few seconds. A dead holder's lock is free, and its `.owner.json` counts for nothing on its own host. A holder
-on another host, whose lock may not be visible from here, is watched for one lease: if its heartbeat rises it is respected, if not its
-place is taken. Where the file system has no locks at all, the heartbeat alone decides.
+heartbeat that is raised every few seconds. A dead holder's lock is free, and its `.owner.json` is ignored on its own host. A holder on
+another host, whose lock may not be visible from here, is watched for one lease: the folder is taken over unless its heartbeat rises. Where
+the file system has no locks, the heartbeat alone decides.
 
 `seatrial stop` writes a request that names the owner's token: a request left over from an earlier owner names another token and is
-ignored. An owner that finds another's token in the folder (it was asleep for so long that its place was taken) stops too.
+ignored. An owner that finds another's token in the folder (it was suspended for too long and replaced) stops too.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from seatrial.records.codec import from_json_or_none, to_json
 
 log = logging.getLogger(__name__)
 
-# By the other host's file time, whose clock may differ from ours; only `stop` and `watch` use it, which do no harm.
+# By the other host's file time, whose clock may differ from ours; used only by `stop` and `watch`, where an error is harmless.
 FRESH_S = 60.0
-# A process that only checks whether the lock is held has it for an instant.
+# A process that only checks the lock holds it for an instant.
 LOCK_TIMEOUT_S = 1.0
 HEARTBEAT_S = 5.0
 # Three heartbeats: a network file system may show one late.
 LEASE_S = 15.0
 POLL_S = 0.5
-# Two that come at once to a folder without locks both write; the one that was overwritten has seen it by then.
+# In a folder without locks two owners may both write; by then the overwritten one can see it.
 SETTLE_S = 1.0
 
 
@@ -58,9 +58,9 @@ class Owner:
     token: str
     since_t: float
     boot_id: str = ""
-    """Of its kernel: the same for containers of one machine, another after every boot."""
+    """The kernel's: the same for containers of one machine, another after every boot."""
     start_ticks: int = 0
-    """When the process began; with its pid it identifies one process for ever."""
+    """When the process began; together with its pid this identifies one process uniquely."""
     beat: int = field(default=0, compare=False)
 
 
@@ -73,7 +73,7 @@ class Clock:
 
 
 def read_owner(paths: CampaignPaths) -> Owner | None:
-    """Who holds the folder now; None when nobody does. Takes no lock."""
+    """The current owner of the folder, or None. Takes no lock."""
     stored = stored_owner(paths)
     if stored is None:
         return None
@@ -84,7 +84,7 @@ def read_owner(paths: CampaignPaths) -> Owner | None:
 
 
 def request_stop(paths: CampaignPaths) -> Owner | None:
-    """Leave a request for the present owner to stop; None when nobody owns the folder."""
+    """Request the current owner to stop; None where there is none."""
     owner = read_owner(paths)
     if owner is not None:
         try:
@@ -96,7 +96,7 @@ def request_stop(paths: CampaignPaths) -> Owner | None:
 
 
 def is_stop_requested(paths: CampaignPaths, owner: Owner) -> bool:
-    """Whether the folder holds a stop request for this very owner, or another has taken its place."""
+    """Whether there is a stop request for this owner, or another owner has replaced it."""
     request = files.read_json(paths.stop_request)
     if isinstance(request, dict) and request.get("token") == owner.token:
         return True
@@ -105,7 +105,7 @@ def is_stop_requested(paths: CampaignPaths, owner: Owner) -> bool:
 
 
 def new_owner() -> Owner:
-    """This process as an owner, under a token of its own."""
+    """This process as an owner, with a new token."""
     pid = os.getpid()
     return Owner(
         pid=pid,
@@ -118,12 +118,12 @@ def new_owner() -> Owner:
 
 
 def stored_owner(paths: CampaignPaths) -> Owner | None:
-    """Whoever `.owner.json` names, dead or alive."""
+    """The owner in `.owner.json`, dead or alive."""
     return from_json_or_none(Owner, files.read_json(paths.owner))
 
 
 def is_locked(paths: CampaignPaths) -> bool | None:
-    """Whether the lock is held, tested through a read-only descriptor; None where there are no locks."""
+    """Whether the lock is held, tested through a read-only descriptor; None where the file system has no locks."""
     try:
         with _open_lock(paths) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -137,18 +137,18 @@ def is_locked(paths: CampaignPaths) -> bool | None:
 
 
 def _open_lock(paths: CampaignPaths) -> BinaryIO:
-    """For reading. Neither through a link nor waiting for a pipe's writer: in a folder of several users anything may lie there."""
+    """Open the lock file for reading, but no link and no pipe: in a folder of several users it may be anything."""
     return os.fdopen(os.open(paths.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def is_same_boot(owner: Owner) -> bool:
-    """Whether this kernel runs that owner, so that its locks and process numbers are ours too."""
+    """Whether the owner runs under this kernel, so that its locks and pids are visible here."""
     here = read_boot_id(PROC)
     return owner.boot_id == here if owner.boot_id and here else owner.host == os.uname().nodename
 
 
 def is_running_here(owner: Owner) -> bool:
-    """Whether that very process runs under this kernel."""
+    """Whether that process runs under this kernel."""
     return is_same_boot(owner) and bool(owner.start_ticks) and _start_ticks(owner.pid) == owner.start_ticks
 
 
@@ -167,7 +167,7 @@ def _start_ticks(pid: int) -> int:
 
 @contextlib.contextmanager
 def hold_lock(paths: CampaignPaths, warn: Callable[[str], None] = log.warning, clock: Clock | None = None) -> Iterator[Owner]:
-    """Hold the folder while the block runs; `warn` is called when taking it needs a while."""
+    """Hold the folder while the block runs; `warn` is called when that takes a while."""
     clock = clock or Clock()
     _create_folder(paths)
     with _os_lock(paths) as has_lock:
@@ -194,7 +194,7 @@ def hold_lock(paths: CampaignPaths, warn: Callable[[str], None] = log.warning, c
 
 
 class OwnerHeartbeat:
-    """Raises the heartbeat in `.owner.json` while the owner lives. A disk that takes nothing ends nothing."""
+    """Raises the heartbeat in `.owner.json` while the owner lives. Disk errors are ignored."""
 
     def __init__(self, paths: CampaignPaths, owner: Owner, every_s: float = HEARTBEAT_S) -> None:
         self._paths, self._owner, self._every_s = paths, owner, every_s
@@ -202,14 +202,14 @@ class OwnerHeartbeat:
         self._thread = threading.Thread(target=self._run, name="seatrial-owner", daemon=True)
 
     def start(self) -> None:
-        # A limit on threads is no reason to run no campaign: the lock holds without a heartbeat.
+        # Where the limit on threads is reached, the lock holds without a heartbeat.
         with contextlib.suppress(RuntimeError):
             self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
         if self._thread.ident is not None:
-            # A network disk that does not answer must not delay the end.
+            # An unresponsive network disk must not delay the end.
             self._thread.join(LOCK_TIMEOUT_S)
 
     def _run(self) -> None:
@@ -224,21 +224,21 @@ class OwnerHeartbeat:
         try:
             files.write_json(self._paths.owner, to_json(self._owner))
         except OSError:
-            # A full disk still takes a new time.
+            # A full disk still allows a new file time.
             with contextlib.suppress(OSError):
                 os.utime(self._paths.owner)
 
 
 @contextlib.contextmanager
 def _os_lock(paths: CampaignPaths) -> Iterator[bool]:
-    """Hold the lock; False where the file system has none."""
+    """Hold the lock; False where the file system has no locks."""
     lock = filelock.FileLock(paths.lock, mode=files.PRIVATE)
     has_lock = False
     try:
         _take_lock_file(paths)
         has_lock = acquire_lock(lock, LOCK_TIMEOUT_S)
     except filelock.Timeout:
-        # Some versions of the library take "no locks here" for "held by another".
+        # Some versions of the library report a file system without locks as "held by another".
         if is_locked(paths) is not None:
             raise CampaignError(_in_use(paths, stored_owner(paths))) from None
     except OSError as error:
@@ -251,7 +251,7 @@ def _os_lock(paths: CampaignPaths) -> Iterator[bool]:
 
 
 def _take_lock_file(paths: CampaignPaths) -> None:
-    """Replace a lock file of another user, and close one of an earlier version to others: whoever can open it can hold it for ever.
+    """Replace another user's lock file, and make one of an earlier version private: anyone who can open it could hold it forever.
 
     The campaign of another user in this folder is still respected: `.owner.json` names it.
     """
@@ -260,18 +260,18 @@ def _take_lock_file(paths: CampaignPaths) -> None:
         if not stat.S_ISREG(found.st_mode) or not is_own(found, paths.folder):
             paths.lock.unlink()
         elif not is_private(found):
-            # A disk without modes refuses, and has nothing to close.
+            # A file system without modes refuses; there is nothing to do there.
             with contextlib.suppress(PermissionError), _open_lock(paths) as lock:
                 os.fchmod(lock.fileno(), files.PRIVATE)
 
 
 def _refuse_if_owned(paths: CampaignPaths, has_lock: bool, warn: Callable[[str], None], clock: Clock) -> None:
-    """CampaignError when the owner that `.owner.json` names is alive, though its lock did not show it."""
+    """CampaignError where the owner in `.owner.json` is alive although the lock was free."""
     stored = stored_owner(paths)
     if stored is None:
         return
     if is_same_boot(stored):
-        # Also with the lock in hand: its file may have been removed, and the owner then holds one that is not found any more.
+        # Even with the lock held: the owner may hold a lock file that has since been removed.
         if is_running_here(stored) and (not has_lock or stored.pid != os.getpid()):
             raise CampaignError(_in_use(paths, stored))
         return
@@ -282,7 +282,7 @@ def _refuse_if_owned(paths: CampaignPaths, has_lock: bool, warn: Callable[[str],
 
 
 def _is_alive(paths: CampaignPaths, clock: Clock) -> bool:
-    """Whether the owner in the file shows a heartbeat within the lease; one that leaves meanwhile does not count."""
+    """Whether the owner's heartbeat rises within the lease; False where the owner leaves meanwhile."""
     first, until_m = _last_heartbeat(paths), clock.monotonic() + LEASE_S
     while first is not None and clock.monotonic() < until_m:
         clock.sleep(POLL_S)
@@ -295,7 +295,7 @@ def _is_alive(paths: CampaignPaths, clock: Clock) -> bool:
 
 
 def _last_heartbeat(paths: CampaignPaths) -> tuple[str, int, int] | None:
-    """What changes while an owner lives: its heartbeat, or at least the file's time."""
+    """Token, heartbeat and file time of the owner, of which one changes while it lives."""
     stored = stored_owner(paths)
     try:
         return (stored.token, stored.beat, paths.owner.stat().st_mtime_ns) if stored else None
@@ -304,7 +304,7 @@ def _last_heartbeat(paths: CampaignPaths) -> tuple[str, int, int] | None:
 
 
 def _release(paths: CampaignPaths, owner: Owner) -> None:
-    """Remove what names this owner, as far as the disk allows; another's is left alone."""
+    """Remove this owner's files as far as the disk allows, and no other owner's."""
     present = stored_owner(paths)
     if present is not None and present.token != owner.token:
         return

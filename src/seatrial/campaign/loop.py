@@ -19,16 +19,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
-from seatrial.campaign.allocations import AllocationLoop, is_over_since, settle_other_job
-from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts, StopRequests
 from seatrial.campaign.invocation import CampaignEnd, EarlyEnd, Invocation
-from seatrial.campaign.job import CurrentJob
-from seatrial.campaign.job_endings import settle_other_jobs
-from seatrial.campaign.job_queue import FollowedJob
-from seatrial.campaign.jobs import InFlightJob, JobLoop
+from seatrial.campaign.live_log import LiveLog
 from seatrial.campaign.lock import hold_lock
-from seatrial.campaign.one_run import code_folder, link_counted, new_attempt, run_one
+from seatrial.campaign.one_run import close_attempt, code_folder, link_counted, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
 from seatrial.campaign.resume import (
     changes_since,
@@ -38,7 +33,12 @@ from seatrial.campaign.resume import (
     refuse_changed_training,
     uncounted_runs,
 )
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import RunSource, Schedule
+from seatrial.campaign.slurm.allocation_loop import AllocationLoop, is_over_since, settle_other_job
+from seatrial.campaign.slurm.job_loop import InFlightJob, JobLoop
+from seatrial.campaign.slurm.outcomes import settle_other_jobs
+from seatrial.campaign.slurm.program import CurrentJob
+from seatrial.campaign.slurm.queue import FollowedJob
 from seatrial.core import files
 from seatrial.core.durable_writes import DISK_ERRNOS
 from seatrial.core.paths import AttemptPaths, CampaignPaths
@@ -58,7 +58,7 @@ from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
 
 PLAN_HASH_DIGITS = 16
-# The next run in the same job would meet the same nodes; and a job that is over has none.
+# The next run in the same job would get the same nodes, or, once the job is over, none.
 JOB_UNUSABLE = frozenset(
     {Cause.HOST_LOST, Cause.JOB_CANCELLED, Cause.JOB_TIME_LIMIT, Cause.JOB_NODE_FAILED, Cause.JOB_PREEMPTED, Cause.JOB_LOST}
 )
@@ -77,7 +77,7 @@ class Listener(Protocol):
         """The next attempt of `spec` does not simply start at step 0."""
 
     def noted(self, text: str) -> None:
-        """Something else to be shown: a job ended, and another follows."""
+        """Another line to show: a job ended, and another follows."""
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         """A run was launched; it is the `position`-th of `count`."""
@@ -106,12 +106,10 @@ def run_campaign(
     recorder: RunRecorder | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CampaignEnd:
-    """Run what is not finished yet of `plan`, or all of it `again`. A training goes on from its last complete checkpoint unless it is to
-    start over, `from_start`. `server` has the other nodes' commands where there is no ssh;
-    `recorder` keeps what was measured for the report.
+    """Run what is not finished yet of `plan`, or all of it `again`. A training resumes from its last complete checkpoint unless
+    `from_start`. `server` has the other nodes' commands where there is no ssh; `recorder` keeps measurements for the report.
 
-    Unless it is to `keep_going`, it stops where ALIKE_RUNS in a row failed for one cause that no setting explains, and none has
-    succeeded."""
+    Unless `keep_going`, it stops after MAX_IDENTICAL_FAILURES, if no run has succeeded and no setting explains them."""
     paths = CampaignPaths(Path(plan.output))
     files.refuse_links(_written_to(plan, paths))
     with hold_lock(paths) as owner, Interrupts(paths, owner).installed() as interrupts:
@@ -140,7 +138,7 @@ def run_campaign(
 
 
 def run_in_job(order: AllocationOrder, paths: CampaignPaths, job: CurrentJob, requests: StopRequests, listener: Listener) -> CampaignEnd:
-    """In a job that holds its nodes for many runs: run what is left of `order`. The harness that submitted it, or a later one, follows."""
+    """Within a job for many runs: run what is left of `order`. A harness outside follows it."""
     invocation = Invocation(
         plan=order.plan,
         plan_hash=order.plan_hash,
@@ -159,22 +157,22 @@ def _allocation_of(plan: CampaignPlan) -> str:
 
 
 def _written_to(plan: CampaignPlan, paths: CampaignPaths) -> Iterator[Path]:
-    """What a campaign writes through: its folders, and the lock's file."""
+    """Paths that a campaign writes to: its folders and the lock file."""
     yield from (paths.lock, paths.plans, paths.charts, paths.allocations)
     yield from (one.folder for one in paths.allocation_jobs())
     yield from (paths.run(spec.run).folder for spec in plan.chosen)
-    # Attempts that were abandoned are closed, whichever plan they belong to.
+    # Abandoned attempts of any plan are closed.
     for run in paths.runs():
         yield run.folder
         yield from (attempt.folder for attempt in run.attempts())
 
 
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
-    """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before. Returns its short hash."""
+    """Store the plan in the folder, as the latest and under its name beside earlier ones. Returns its short hash."""
     stored = to_json(replace(plan, source=mask_text(plan.source), runs=tuple(masked_spec(spec) for spec in plan.runs)))
     files.write_json(paths.plans / f"{plan.name}.json", stored)
     files.write_json(paths.plan, stored)
-    # Selecting other runs of it, or another output folder, does not make it another plan.
+    # A plan with other runs selected, or another output folder, is the same plan.
     same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source", "alike", "resume_changed")}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:PLAN_HASH_DIGITS]
 
@@ -186,28 +184,28 @@ class _Campaign:
     server: PernodeServer | None = None
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
     recorder: RunRecorder | None = None
-    """None within a job: the harness that follows it records the runs."""
+    """None within a job, whose runs are recorded by the harness that follows it."""
     job: CurrentJob | None = None
-    """Whose nodes the runs get, one after another."""
+    """The job whose nodes the runs get, one after another."""
     first_attempts: Mapping[str, int] = field(default_factory=dict)
-    """Of a job that may have been started before, by run: later attempts do not start over."""
+    """Run → the job's first attempt; later ones, of a requeued job, do not start over."""
 
     def __post_init__(self) -> None:
         self.plan, self.paths, self.interrupts = self.invocation.plan, self.invocation.paths, self.invocation.interrupts
-        self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=self.plan.name, count=0)
+        self._report = _Report(self.paths, self.plan.name, self.listener, self.recorder)
 
     def run(self, again: bool) -> CampaignEnd:
         schedule = self._schedule(again)
-        self._state = replace(self._state, count=schedule.num_left)
-        if self.recorder and schedule.num_left:
+        self._report.count = len(schedule.left)
+        if self.recorder and schedule.left:
             self.recorder.load()
         try:
             return self._run_all(schedule)
         finally:
-            self._publish(run=None, over=True)
+            self._report.over()
 
     def _schedule(self, again: bool) -> Schedule:
-        """What is left to run; finished runs are skipped, and estimate the length of their groups."""
+        """The runs left; durations of finished ones serve to estimate those of their groups."""
         todo: list[RunSpec] = []
         durations_s: dict[str, list[float]] = {}
         code = cache(lambda folder: read_git_state(folder, self.paths.folder))
@@ -225,7 +223,7 @@ class _Campaign:
         return Schedule(todo, durations_s, self.plan.budget_s, self.invocation.monotonic)
 
     def run_left_of(self, order: AllocationOrder) -> CampaignEnd:
-        """What an earlier start of the same job has not finished."""
+        """Run what an earlier start of the same job has not finished."""
         left: list[RunSpec] = []
         durations_s: dict[str, list[float]] = {}
         for spec in self.plan.chosen:
@@ -235,30 +233,30 @@ class _Campaign:
             if first is not None and not is_over_since(run, first):
                 left.append(spec)
         schedule = Schedule(left, durations_s, self.plan.budget_s)
-        self._state = replace(self._state, count=schedule.num_left)
+        self._report.count = len(schedule.left)
         return self._run_all(schedule)
 
-    def _run_all(self, schedule: Schedule) -> CampaignEnd:
+    def _run_all(self, schedule: RunSource) -> CampaignEnd:
         are_jobs = self.job is None and any(spec.place.traits.runs_in_jobs for spec in self.plan.runs)
         early = EarlyEnd(self.invocation, schedule)
         end = self._run_jobs(schedule, early) if are_jobs else self._run_here(schedule, early)
-        return replace(end, left=schedule.num_left)
+        return replace(end, left=len(schedule.left))
 
-    def _run_here(self, schedule: Schedule, early: EarlyEnd) -> CampaignEnd:
+    def _run_here(self, schedule: RunSource, early: EarlyEnd) -> CampaignEnd:
         is_first = True
-        while schedule.num_left:
+        while schedule.left:
             if self.interrupts.stop_requested():
                 return CampaignEnd(interrupted=True)
             spec = schedule.next()
             if spec is None:
-                return CampaignEnd(out_of_budget=True)
-            # The first run of a job starts whatever it took before: a new job would have no more time.
+                return CampaignEnd(out_of_budget=schedule.out_of_budget)
+            # The first run of a job always starts, however long it took before: a new job would have no more time.
             if self.job is not None and not is_first and (why := self.job.too_short_for(spec, schedule.expected_s(spec))):
                 return CampaignEnd(job_too_short=why)
             try:
                 outcome = self._run(spec, schedule)
             except OSError as error:
-                # A run under way survives a bad disk; one that cannot be prepared has nowhere to go.
+                # A run in progress survives a bad disk; the next one cannot be prepared on it.
                 return self._disk_trouble(error)
             schedule.ended(spec, outcome)
             if self.job is not None and not self.interrupts.stop_requested() and outcome.cause in JOB_UNUSABLE:
@@ -270,8 +268,8 @@ class _Campaign:
             is_first = False
         return CampaignEnd()
 
-    def _run_jobs(self, schedule: Schedule, early: EarlyEnd) -> CampaignEnd:
-        view = _JobView(self, schedule)
+    def _run_jobs(self, schedule: RunSource, early: EarlyEnd) -> CampaignEnd:
+        view = _JobView(self._report, schedule)
         loop = (AllocationLoop if _allocation_of(self.plan) == PER_CAMPAIGN else JobLoop)(self.invocation, view)
         trouble: CampaignEnd | None = None
         try:
@@ -291,7 +289,7 @@ class _Campaign:
             raise error
         return CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}")
 
-    def _run(self, spec: RunSpec, schedule: Schedule) -> RunOutcome:
+    def _run(self, spec: RunSpec, schedule: RunSource) -> RunOutcome:
         if self.server is not None:
             self.server.wait_for_reconnect(self.interrupts.stop_requested)
         run = self.paths.run(spec.run)
@@ -300,27 +298,24 @@ class _Campaign:
         if resumption is not None:
             self.listener.resumes(spec, resumption)
         attempt = new_attempt(run, resumption)
-        self.listener.started(spec, attempt.number, self._state.count - schedule.num_left + 1, self._state.count)
+        self.listener.started(spec, attempt.number, self._report.count - len(schedule.left) + 1, self._report.count)
         eta = RunEtaTracker(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
 
         def on_progress(progress: Progress, elapsed_s: float, quiet_s: float, alarm: str) -> None:
             run_left = eta.update(progress.last_steps, time.time())
             campaign_left = schedule.time_left(CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
-            self._publish(
-                run=spec.run,
-                group=spec.group,
-                repeat=spec.repeat,
-                attempt=attempt.number,
-                step=progress.step,
-                total_steps=progress.total,
-                phase=progress.phase,
+            self._report.running(
+                spec,
+                attempt.number,
+                progress,
                 elapsed_s=elapsed_s,
                 quiet_s=quiet_s,
                 alarm=alarm,
-                **_eta_fields(run_left, campaign_left),
+                run_left=run_left,
+                campaign_left=campaign_left,
             )
 
-        log = GrowingLog(attempt)
+        log = LiveLog(attempt)
         try:
             on_stop, plan_hash = partial(self.listener.stopping, spec), self.invocation.plan_hash
             if self.job is not None:
@@ -328,111 +323,143 @@ class _Campaign:
             else:
                 hosts, server = self.hosts, self.server
                 outcome = run_one(spec, attempt, self.interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts, log=log)
+                outcome = close_attempt(attempt, outcome)
         except OSError:
-            # Nothing of it is on disk, so there was no attempt.
+            # Nothing was written, so there was no attempt.
             with contextlib.suppress(OSError):
                 attempt.resume.unlink(missing_ok=True)
                 attempt.folder.rmdir()
             raise
-        self._ended(spec, attempt, outcome, log)
+        self._report.ended(spec, attempt, outcome, log)
         return outcome
 
-    def _ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome, log: GrowingLog | None = None) -> None:
-        how = outcome.outcome
-        self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
-        measured = self.recorder.record(attempt, log.line_index() if log else None) if self.recorder else None
-        self.listener.ended(spec, outcome, measured)
 
-    def _publish(self, **changes: object) -> None:
-        self._state = replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]
-        # For `watch`: a full disk must not cost the run.
-        with contextlib.suppress(OSError):
-            files.write_json(self.paths.progress, to_json(self._state))
-        self.listener.progress(self._state)
+class _Report:
+    """What the campaign reports: to its listener, and in progress.json for `watch`."""
 
+    def __init__(self, paths: CampaignPaths, plan: str, listener: Listener, recorder: RunRecorder | None) -> None:
+        self.listener = listener
+        self.count = 0
+        self._paths, self._recorder = paths, recorder
+        self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan, count=0)
 
-@dataclass(frozen=True)
-class _JobView:
-    """What the job loop reports, passed on to the campaign's listener."""
-
-    campaign: _Campaign
-    schedule: Schedule
-    positions: dict[str, int] = field(default_factory=dict)
-    """Of runs, in the order in which they were submitted first."""
-
-    def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
-        self.campaign.listener.resumes(spec, resumption)
-
-    def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None:
-        again = f", attempt {attempt.number}" if attempt.number > 1 else ""
-        self.noted(f"[{self._position(spec)}/{self.campaign._state.count}] {spec.run}: submitted as job {job}{again}")
-
-    def started(self, spec: RunSpec, attempt: AttemptPaths) -> None:
-        self.campaign.listener.started(spec, attempt.number, self._position(spec), self.campaign._state.count)
-
-    def _position(self, spec: RunSpec) -> int:
-        return self.positions.setdefault(spec.run, len(self.positions) + 1)
-
-    def progress(self, one: InFlightJob, progress: Progress, elapsed_s: float, others: Sequence[InFlightJob]) -> None:
-        spec = one.spec
-        assert one.eta is not None
-        run_left = one.eta.update(progress.last_steps, time.time())
-        current = CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left)
-        self.campaign._publish(
-            run=spec.run,
-            group=spec.group,
-            repeat=spec.repeat,
-            attempt=one.attempt.number,
+    def running(
+        self,
+        spec: RunSpec,
+        attempt: int,
+        progress: Progress,
+        run_left: RunEstimate,
+        campaign_left: TimeLeft | None,
+        *,
+        elapsed_s: float,
+        quiet_s: float | None = None,
+        alarm: str = "",
+        others: str = "",
+    ) -> None:
+        self._publish(
+            **_run_fields(spec, attempt, run_left, campaign_left),
             step=progress.step,
             total_steps=progress.total,
             phase=progress.phase,
             waits="",
             elapsed_s=elapsed_s,
-            quiet_s=None,
-            others=_others_text(others),
-            **_eta_fields(run_left, self.schedule.time_left(current)),
+            quiet_s=quiet_s,
+            alarm=alarm,
+            others=others,
         )
 
-    def noted(self, text: str) -> None:
-        self.campaign.listener.noted(text)
-
-    def waits(self, one: InFlightJob, others: Sequence[InFlightJob]) -> None:
-        self.waits_for(one.spec, one, attempt=one.attempt.number, others=_others_text(others))
-
-    def waits_for(self, spec: RunSpec, job: FollowedJob, **more: object) -> None:
+    def waiting(self, spec: RunSpec, attempt: int | None, job: FollowedJob, others: str = "") -> None:
         """Neither step nor time to go: those of an earlier start of the job are not its own."""
-        self.campaign._publish(
-            run=spec.run,
-            group=spec.group,
-            repeat=spec.repeat,
-            total_steps=spec.steps,
+        self._publish(
+            **_run_fields(spec, attempt, RunEstimate(), None),
             step=None,
+            total_steps=spec.steps,
             phase="",
             waits=job.text,
             elapsed_s=max(0.0, time.time() - job.waits_since_t) if job.waits_since_t else 0.0,
             quiet_s=None,
-            **{"attempt": None, **_eta_fields(RunEstimate(), None), **more},
+            others=others,
         )
 
     def follows(self, state: LiveState) -> None:
-        """What the program in the job has published, by the counts of this invocation."""
-        own = self.campaign._state
-        self.campaign.listener.progress(replace(state, count=own.count, finished=own.finished, failed=own.failed, over=False))
+        """What the program in the job has published, with the counts of this invocation."""
+        own = self._state
+        self.listener.progress(replace(state, count=self.count, finished=own.finished, failed=own.failed, over=False))
+
+    def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome, log: LiveLog | None = None) -> None:
+        how = outcome.outcome
+        self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
+        measured = self._recorder.record(attempt, log.line_index() if log else None) if self._recorder else None
+        self.listener.ended(spec, outcome, measured)
+
+    def over(self) -> None:
+        self._publish(run=None, over=True)
+
+    def _publish(self, **changes: object) -> None:
+        self._state = replace(self._state, t=time.time(), count=self.count, **changes)  # type: ignore[arg-type]
+        # For `watch`: a full disk must not cost the run.
+        with contextlib.suppress(OSError):
+            files.write_json(self._paths.progress, to_json(self._state))
+        self.listener.progress(self._state)
+
+
+@dataclass(frozen=True)
+class _JobView:
+    """What the loops over jobs report, passed on to the campaign's listener."""
+
+    report: _Report
+    schedule: RunSource
+    positions: dict[str, int] = field(default_factory=dict)
+    """Run → its position in the order of first submission."""
+
+    def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
+        self.report.listener.resumes(spec, resumption)
+
+    def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None:
+        again = f", attempt {attempt.number}" if attempt.number > 1 else ""
+        self.noted(f"[{self._position(spec)}/{self.report.count}] {spec.run}: submitted as job {job}{again}")
+
+    def started(self, spec: RunSpec, attempt: AttemptPaths) -> None:
+        self.report.listener.started(spec, attempt.number, self._position(spec), self.report.count)
+
+    def _position(self, spec: RunSpec) -> int:
+        return self.positions.setdefault(spec.run, len(self.positions) + 1)
+
+    def progress(self, one: InFlightJob, progress: Progress, elapsed_s: float, others: Sequence[InFlightJob]) -> None:
+        assert one.eta is not None
+        run_left = one.eta.update(progress.last_steps, time.time())
+        campaign_left = self.schedule.time_left(CurrentRun(group_key=one.spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
+        self.report.running(
+            one.spec, one.attempt.number, progress, run_left, campaign_left, elapsed_s=elapsed_s, others=_others_text(others)
+        )
+
+    def noted(self, text: str) -> None:
+        self.report.listener.noted(text)
+
+    def waits(self, one: InFlightJob, others: Sequence[InFlightJob]) -> None:
+        self.report.waiting(one.spec, one.attempt.number, one, _others_text(others))
+
+    def waits_for(self, spec: RunSpec, job: FollowedJob) -> None:
+        self.report.waiting(spec, None, job)
+
+    def follows(self, state: LiveState) -> None:
+        self.report.follows(state)
 
     def stopping(self, spec: RunSpec) -> None:
-        self.campaign.listener.stopping(spec)
+        self.report.listener.stopping(spec)
 
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
-        self.campaign._ended(spec, attempt, outcome)
+        self.report.ended(spec, attempt, outcome)
 
 
 def _others_text(others: Sequence[InFlightJob]) -> str:
     return "; ".join(f"{one.spec.run}: {one.text}" for one in others)
 
 
-def _eta_fields(run: RunEstimate, campaign: TimeLeft | None) -> dict[str, object]:
-    """The fields of a LiveState that hold the time to go."""
-    fields: dict[str, object] = {"iter_ms_p50": run.iter_ms_p50, "eta_mode": run.mode}
+def _run_fields(spec: RunSpec, attempt: int | None, run: RunEstimate, campaign: TimeLeft | None) -> dict[str, object]:
+    """The fields of a LiveState that name the run and hold the time to go."""
+    fields: dict[str, object] = {"run": spec.run, "group": spec.group, "repeat": spec.repeat, "attempt": attempt}
+    fields |= {"iter_ms_p50": run.iter_ms_p50, "eta_mode": run.mode}
     for name, left in (("run", run.left), ("campaign", campaign)):
         values = (left.eta_s, left.low_s, left.high_s) if left else (None, None, None)
         fields.update(zip((f"{name}_eta_s", f"{name}_eta_low_s", f"{name}_eta_high_s"), values, strict=True))

@@ -1,8 +1,8 @@
 """One run from its spec to its outcome: allocate its place, write the commands, start the agents, follow them, record how it ended.
 
-In: a RunSpec and the attempt's folder. Out: a RunOutcome, which is also the file written last, so that its presence means that the attempt
-is over. A run that fails, or cannot even be started, is an outcome and not an exception. An attempt that goes on from an earlier attempt's
-checkpoint learns it here, from the file that `new_attempt` wrote: that is no part of the run's hash.
+In: a RunSpec and the attempt's folder. Out: a RunOutcome, also the file written last: where it exists, the attempt is over. A run that
+fails or cannot be started is an outcome, not an exception. `new_attempt` records the checkpoint that an attempt starts from, which is not
+part of the run's hash.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
-from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import StopRequests
+from seatrial.campaign.live_log import LiveLog
 from seatrial.campaign.resume import with_resumption
 from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
 from seatrial.collect.attempt_files import recover_files
@@ -62,27 +62,10 @@ def run_one(
     *,
     server: PernodeServer | None = None,
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
-    log: GrowingLog | None = None,
+    log: LiveLog | None = None,
 ) -> RunOutcome:
-    """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name, `log` reads its log."""
-    outcome = run_to_outcome(spec, attempt, interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts, log=log)
-    return close_attempt(attempt, outcome)
-
-
-def run_to_outcome(
-    spec: RunSpec,
-    attempt: AttemptPaths,
-    interrupts: StopRequests,
-    on_progress: OnProgress,
-    on_stop: OnStop,
-    plan_hash: str = "",
-    *,
-    server: PernodeServer | None = None,
-    hosts: Mapping[str, HostFacts] = NO_HOSTS,
-    log: GrowingLog | None = None,
-) -> RunOutcome:
-    """The same without writing the outcome."""
-    started_t, log = time.time(), log or GrowingLog(attempt)
+    """Run `spec` in the folder that `new_attempt` created; `close_attempt` writes the outcome. `hosts`: facts of its hosts, by name."""
+    started_t, log = time.time(), log or LiveLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
             job = os.environ.get("SLURM_JOB_ID", "") if spec.place.traits.runs_in_jobs else ""
@@ -95,7 +78,7 @@ def run_to_outcome(
             follower = Follower(spec, attempt, interrupts, on_progress, on_stop, log=log)
             ending = follower.follow(lambda: _start(attempt, allocated, orders))
         _record_nodes(attempt, allocated, ending.nodes)
-        # What the ranks wrote elsewhere while the disk failed belongs to their files.
+        # Ranks wrote to the fallback folder while the disk failed: merge that into their files.
         recover_files(attempt.folder)
         outcome = outcome_of(spec, attempt, ending, started_t, allocation.master_port, log)
     except LaunchError as error:
@@ -125,7 +108,7 @@ def _start(attempt: AttemptPaths, allocated: AllocatedRun, orders: Sequence[Agen
 
 
 def _record_nodes(attempt: AttemptPaths, allocated: AllocatedRun, nodes: tuple[NodeRecord, ...]) -> None:
-    """nodes.json, of a run on many hosts: the clocks of all of them must be known before anything is read."""
+    """Write nodes.json of a run on many hosts, whose clock offsets are needed to read anything."""
     if not nodes:
         return
     allocation = allocated.allocation
@@ -134,19 +117,18 @@ def _record_nodes(attempt: AttemptPaths, allocated: AllocatedRun, nodes: tuple[N
 
 
 def close_attempt(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
-    """Write the outcome, last and whatever the disk does."""
+    """Write the outcome, last, also on a failing disk."""
     outcome = with_resumption(outcome, attempt)
     write_json_durably(attempt.outcome, to_json(outcome))
     run = RunPaths(attempt.folder.parent)
     newest = next(reversed(run.attempts()), attempt)
-    # A job of the plan as it was may end after the run was started again.
+    # A job of the previous plan may end after the run was started again.
     link_counted(run, outcome.hash if newest.number == attempt.number else _hash_of(newest) or outcome.hash)
     return outcome
 
 
 def link_counted(run: RunPaths, hash: str) -> None:
-    """Show the files of the attempt that reports show of the run with this hash: an interrupted one does not hide the result of an
-    earlier one, and of the same spec the last counts."""
+    """Link the files of the attempt that counts for the run with this hash: the last complete one, else the last."""
     same = [attempt for attempt in run.attempts() if _hash_of(attempt) == hash]
     outcomes = {attempt.number: from_json_or_none(RunOutcome, files.read_json(attempt.outcome)) for attempt in same}
     ended = [attempt for attempt in same if (found := outcomes[attempt.number]) and not found.outcome.is_cut_short]
@@ -162,7 +144,7 @@ def _hash_of(attempt: AttemptPaths) -> str:
 
 
 def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
-    """Show the attempt's files in the run's folder under the seeds' names; links of an earlier attempt that it lacks are removed."""
+    """Link the attempt's files into the run's folder; remove links to files of an earlier attempt that it lacks."""
     present = {path.name: path for path in attempt.linked() if path.exists()}
     for stale in run.folder.iterdir():
         if stale.is_symlink() and stale.name not in present:
@@ -173,7 +155,7 @@ def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
 
 
 def code_folder(spec: RunSpec) -> Path:
-    """The folder of a run's code: that of the first existing script in its command, else the one it is started in."""
+    """The folder of a run's code: that of the first existing script in its command, else its working directory."""
     cwd = Path(spec.cwd)
     scripts = [arg for arg in (spec.workload.script or "", *spec.workload.args) if arg.endswith(SCRIPT_ENDINGS)]
     return next((path.parent for script in scripts if (path := cwd / script).is_file()), cwd)

@@ -17,7 +17,7 @@ from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import CampaignPaths
 from seatrial.launch.host_queries import HostSessions, answer_commands, own_host
 from seatrial.launch.pernode_server import PernodeServer
-from seatrial.launch.transports.select import user_ssh_args
+from seatrial.launch.transports.choice import user_ssh_args
 from seatrial.preflight.cache_warmup import NOTHING, warm_checks, warm_query
 from seatrial.preflight.check_definition import HostsExamined, Need, need_of
 from seatrial.preflight.hosts.access import no_hosts_check
@@ -31,13 +31,13 @@ from seatrial.records.codec import to_json
 from seatrial.records.plan import CampaignPlan, PlaceSpec
 
 EARLIER_START = " (at an earlier start)"
-# Longer than a host gives the warm-up itself.
+# Longer than a host's own timeout of the warm-up.
 WARM_TIMEOUT_S = 1900.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreflightResult:
-    """Of a campaign that may start."""
+    """What preflight found for a campaign that may start."""
 
     warnings: tuple[Check, ...]
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def run_preflight(plan: CampaignPlan, paths: CampaignPaths, server: PernodeServe
 
 
 def _noise_of_earlier_starts(paths: CampaignPaths, checks: Sequence[Check]) -> list[Check]:
-    """What earlier starts in this folder found and this one does not: runs that are not run again were measured beside it."""
+    """Noise that earlier starts in this folder found and this one does not: their runs were measured beside it."""
     now = {(check.name, check.hosts) for check in checks if not check.ok}
     noise = [check for check in read_checks(paths.preflight) if check.noise and not check.ok and (check.name, check.hosts) not in now]
     return [replace(check, found=f"{check.found.removesuffix(EARLIER_START)}{EARLIER_START}", refuses=False) for check in noise]
@@ -85,7 +85,7 @@ def examine_by_ssh(need: Need, place: PlaceSpec, *, fast: bool) -> HostsExamined
     head = own_host(hosts)
     if not hosts:
         return no_hosts(need, place, head)
-    # With the options that agents will be started with, so that nothing is refused which would work.
+    # With the ssh options of the agents, so that nothing is refused that would work.
     place = replace(place, ssh_args=user_ssh_args(place, [host.name for host in hosts if host.name != head], need.base_env))
     commands = answer_commands(hosts, head, python=place.python, ssh_args=place.ssh_args, env=need.base_env)
     with HostSessions(commands) as sessions:
@@ -103,8 +103,8 @@ def examine_by_commands(need: Need, server: PernodeServer, *, fast: bool) -> Hos
 
 
 def warm_hosts(need: Need, place: PlaceSpec | None) -> dict[str, tuple[Check, ...]]:
-    """Fill the caches of every host of the plan, all at once: host → what was built, in how many seconds, or why not. Without other hosts
-    it is this machine."""
+    """Fill the caches of every host of the plan at once: host → what was built, in how many seconds, or why not. Without other hosts, of
+    this machine."""
     question = warm_query(need)
     hosts = (hosts_of(need) or place.hosts) if place else ()
     head = own_host(hosts)
@@ -123,7 +123,7 @@ def need_of_this_host(need: Need, hosts: Sequence[HostSpec]) -> Need:
 
 
 def local_checks(need: Need) -> list[Check]:
-    """The checks that ask no other host: of this machine's part in the plan, and of a hostfile that gives no hosts."""
+    """The checks that need no other host: of this machine's part in the plan, and of a hostfile without hosts."""
     place, hosts = hostfile_place(need), hosts_of(need)
     unknown = [no_hosts_check(place, Path(need.runs[0].cwd))] if place is not None and not hosts else []
     return [*unknown, *fast_checks(need_of_this_host(need, hosts))]
@@ -132,4 +132,4 @@ def local_checks(need: Need) -> list[Check]:
 def check_line(check: Check) -> str:
     # A suggestion ends as a question.
     found = check.found if check.found.endswith("?") else f"{check.found}."
-    return f"{check.name}: {found} Would end in: {check.prevents}. Fix: {check.fix}."
+    return f"{check.name}: {found} Later error: {check.prevents}. Fix: {check.fix}."

@@ -1,11 +1,10 @@
 """What earlier invocations left in a campaign's folder: finished runs, and attempts that were never closed.
 
 In: the folder. Out: the attempt that counts for a spec, and what changed since; where a harness died, outcomes for the attempts it left
-open. A run is finished when the newest attempt with its hash that was not cut short is `ok`: finished runs are not run again, changed
-ones have another hash and are. A training, which is a plan of one group and one repeat, goes on from the newest complete checkpoint of its
-earlier attempts, with another number of steps too; where anything else changed since, that is refused unless it was asked for
-(`--resume-changed`), and so for one that has finished and is to have more steps. Runs that are measured always start anew, since a
-checkpoint would change what is measured.
+open. A run is finished when the newest attempt with its hash that was not cut short is `ok`: it is not run again. A changed run has another
+hash. A training, which is a plan of one group and one repeat, resumes from the newest complete checkpoint of its earlier attempts, also
+with another number of steps, and also after it has finished with fewer. Any other change is refused without `--resume-changed`. Measured
+runs always start anew, since a checkpoint would change what is measured.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from seatrial.records.stored import LATEST_T, earlier_attempts, read_resumption,
 
 HEAD_BYTES = 16384
 RESUME_FROM = re.compile(r"\bresume_from=(?!null$)\S")
-# Not those of something that is done every so many steps, or that takes some: save_steps, warmup_steps.
+# Not intervals or parts, such as save_steps and warmup_steps.
 STEPS_OPTION = re.compile(r"(?:(?:max|num|n|total|train|training)_?)*(?:steps?|iters?|iterations?|step_iterations)")
 # From provenance.json to the first line of a run: the agents of many hosts start in between.
 LONGEST_START_S = 3600.0
 
 
 def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
-    """The attempt that finished this very spec; None where it is still to be run."""
+    """The outcome of the attempt that finished this spec; None where it is still to be run."""
     for attempt in reversed(run.attempts()):
         outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
         if outcome is not None and outcome.hash == hash and not outcome.outcome.is_cut_short:
@@ -54,24 +53,24 @@ def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
 
 def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start: bool = False) -> Resumption | None:
     """Where the next attempt of `spec` starts; None for an ordinary start at step 0. A RefusedError where there is a checkpoint of another
-    number of ranks, or of the training as it was before a change: neither resuming nor an unasked new start would be what was wanted."""
+    number of ranks, or of the training before a change: the user decides between resuming and starting over."""
     if len(plan.runs) != 1 or not run.attempts():
         return None
     return choose_checkpoint(run, spec, from_start=from_start, resume_changed=plan.resume_changed)
 
 
 def makes_progress(plan: CampaignPlan, run: RunPaths, spec: RunSpec, number: int) -> bool:
-    """Whether the attempt `number` saved a newer checkpoint than it started from: otherwise the next job would end where this one did."""
+    """Whether the attempt `number` saved a newer checkpoint than it started from; if not, the next job would end at the same step."""
     before, after = read_resumption(run.attempt(number)), choose_start(plan, run, spec)
     reached = -1 if before is None or before.step is None else before.step
     if after is None or after.step is None:
-        # A script has a format of its own: that it wrote some in this attempt has to do.
+        # A script has its own format: that this attempt wrote a checkpoint is all that is known.
         return after is not None and after.from_attempt == number
     return after.step > reached
 
 
 def refuse_changed_training(plan: CampaignPlan, paths: CampaignPaths, *, again: bool, from_start: bool) -> None:
-    """The refusals of `choose_start`, before anything of the folder changes: its plan is then still the one that can be run as it was."""
+    """The refusals of `choose_start`, before the folder changes: its stored plan can then still be run."""
     for spec in plan.chosen:
         run = paths.run(spec.run)
         if again or finished_attempt(run, spec.hash) is None:
@@ -79,12 +78,12 @@ def refuse_changed_training(plan: CampaignPlan, paths: CampaignPaths, *, again: 
 
 
 def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False, resume_changed: bool = False) -> Resumption | None:
-    """The same for a run that is known to be a training."""
+    """`choose_start` for a run that is known to be a training."""
     if from_start:
         return Resumption(from_start=True)
     skipped: list[str] = []
     left_behind = ""
-    # Attempts that a later one of this very training went on from: that was decided then.
+    # Attempts that a later attempt of this training resumed from.
     linked: set[int | None] = set()
     for attempt in reversed(run.attempts()):
         outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
@@ -92,7 +91,7 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         is_done = outcome is not None and outcome.outcome is Outcome.OK
         changed = _change(stored, spec) if stored else ""
         goes_on = not changed or changed.startswith(STEPS) or resume_changed or attempt.number in linked
-        # One that has finished goes on where more steps are asked for; any other change of it is another training.
+        # A finished training is continued where more steps are requested; any other change defines a different training.
         if is_done and not (stored and (spec.steps or 0) > (stored.steps or 0)):
             break
         if stored is None:
@@ -100,14 +99,14 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
         found, started = find_checkpoints(attempt.checkpoints), read_resumption(attempt)
         if not goes_on:
             left_behind = left_behind or _left_behind(found, attempt, f"{'finished' if is_done else 'stopped'} with", changed, spec)
-            # One that has finished may have no checkpoint but that which it went on from.
+            # A finished attempt may have no checkpoint of its own but the one it resumed from.
             if is_done and not (started and started.from_attempt):
                 break
             continue
         skipped += [f"attempt {attempt.number}'s {one}" for one in found.skipped]
         if found.whole:
             newest = found.whole[0]
-            # A script's own launcher may decide how many ranks there are.
+            # A script's own launcher may decide the number of ranks.
             written = newest.world_size if spec.workload.module else stored.place.ranks
             _refuse_other_ranks(f"a checkpoint of step {newest.step:,}", written, spec, attempt)
             _refuse_nothing_left(newest, spec, attempt)
@@ -126,17 +125,17 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
 
 
 def _names_a_checkpoint(spec: RunSpec) -> bool:
-    """Whether the run is told itself what to go on from, as trainers of ours are by `resume_from`: then that was decided."""
+    """Whether the run itself names a checkpoint, as `resume_from` does for our trainers."""
     return bool(spec.settings.get("resume_from")) or any(RESUME_FROM.search(argument) for argument in spec.workload.args)
 
 
 def _left_behind(found: FoundCheckpoints, attempt: AttemptPaths, ended: str, changed: str, spec: RunSpec) -> str:
-    """That the training as it was before has a checkpoint, and what can be done; empty where it has none."""
+    """The refusal where the training before the change has a checkpoint; empty where it has none."""
     if not found.whole and not found.other_format:
         return ""
     what = f"a checkpoint of step {found.whole[0].step:,}" if found.whole else "checkpoints"
-    # Which changes make another training, a bundled trainer decides itself when it reads the checkpoint.
-    proviso = " (the trainer refuses changes that make it another training)" if spec.workload.module else ""
+    # A bundled trainer itself rejects changes that define a different training, when it reads the checkpoint.
+    proviso = " (the trainer rejects changes that define a different training)" if spec.workload.module else ""
     return (
         f"{spec.run} {ended} {what} (attempt {attempt.number}), and {changed} since. Resume anyway with "
         f"--resume-changed{proviso}, restart with --from-start, or undo the change"
@@ -147,8 +146,8 @@ STEPS = "steps "
 
 
 def _change(stored: RunSpec, spec: RunSpec) -> str:
-    """What of the training changed since the attempt; empty for the same, or the same on other GPUs. A change of the steps alone begins
-    with STEPS."""
+    """What changed in the training since the attempt; empty for nothing, or for other GPUs only. A change of the steps alone begins with
+    STEPS."""
     if stored.hash == spec.hash:
         return ""
     changed = changed_parts(stored, masked_spec(spec))
@@ -158,8 +157,8 @@ def _change(stored: RunSpec, spec: RunSpec) -> str:
 
 
 def _differs_in_steps_alone(stored: RunSpec, spec: RunSpec) -> bool:
-    """Whether it would have the attempt's hash with the attempt's steps, in its settings and in the arguments that set them too: a batch
-    size that happened to be the same number is another change."""
+    """Whether it would have the attempt's hash with the attempt's steps in its settings and in the arguments that set them. A batch size
+    that happens to be the same number is another change."""
     from seatrial.plan.run_hash import run_hash
 
     if stored.steps is None or spec.steps is None:
@@ -204,7 +203,7 @@ def _refuse_nothing_left(checkpoint: StoredCheckpoint, spec: RunSpec, attempt: A
 
 
 def with_resumption(outcome: RunOutcome, attempt: AttemptPaths) -> RunOutcome:
-    """The outcome with what was lost between this attempt and the first one of the same training."""
+    """The outcome with the steps and the time lost between this attempt and the first one of the same training."""
     resumption = read_resumption(attempt)
     if resumption is None or resumption.from_attempt is None:
         return outcome
@@ -221,7 +220,7 @@ def with_resumption(outcome: RunOutcome, attempt: AttemptPaths) -> RunOutcome:
 
 
 def _lost_steps(earlier: Sequence[AttemptPaths], resumed_at: int | None) -> int | None:
-    """All steps that the earlier attempts took, less those that this one goes on from."""
+    """Steps of the earlier attempts beyond the checkpoint that this one resumed from."""
     spans = [span for attempt in earlier if (span := read_step_span(attempt))]
     if resumed_at is None or not spans:
         return None
@@ -253,8 +252,8 @@ def _code(commit: object, changes: object) -> dict[str, str]:
 
 
 def uncounted_runs(paths: CampaignPaths, plan: CampaignPlan | None = None) -> tuple[Check, ...]:
-    """A warning where finished runs of this folder no longer count, because the command or the plan changed; nothing of them is removed.
-    `plan` is one that has not been run yet: it takes the place of the stored one of its name."""
+    """A warning where finished runs of this folder no longer count, because the command or the plan changed; they are not removed. `plan`
+    has not been run yet and replaces the stored one of its name."""
     plans = read_plans(paths)
     if plan is not None:
         plans = [*(stored for stored in plans if stored.name != plan.name), plan]
@@ -262,24 +261,24 @@ def uncounted_runs(paths: CampaignPaths, plan: CampaignPlan | None = None) -> tu
     if not text:
         return ()
     prevents = "a report that leaves them out"
-    fix = f"repeat the earlier command to have them back; --out FOLDER keeps both; `seatrial report {paths.folder}` names them too"
+    fix = f"repeat the earlier command to use them again; --out FOLDER keeps both; `seatrial report {paths.folder}` names them too"
     return (Check(name="earlier runs that no longer count", ok=False, found=text, prevents=prevents, fix=fix, refuses=False),)
 
 
 def recover_folder(paths: CampaignPaths) -> None:
-    """Finish what an earlier invocation left undone when it died; the caller owns the folder."""
+    """Finish what an earlier invocation that died left undone; the caller owns the folder."""
     files.remove_partial_files(paths.folder)
     recover_files(paths.folder)
     close_abandoned_attempts(paths)
 
 
 def close_abandoned_attempts(paths: CampaignPaths) -> None:
-    """Write an outcome for attempts whose harness died before it could, and kill what still runs of them."""
-    # A job that holds nodes for many runs may be creating one just now.
+    """Write an outcome for attempts whose harness died, and kill their remaining processes."""
+    # A job for many runs may be creating an attempt at this moment.
     held = paths.open_allocation() is not None
     for run in paths.runs():
         for attempt in run.attempts():
-            # A job may still run: whoever follows it closes its attempt.
+            # A job may still run: the harness that follows it closes its attempt.
             if attempt.outcome.exists() or attempt.job_script.exists() or attempt.job.exists() or held:
                 continue
             kill_orphans(attempt.folder, {})
@@ -306,7 +305,7 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Lifetime:
-    """From when to when an attempt is known to have run, by the wall clock; 0 where nothing is known."""
+    """When an attempt is known to have run, by the wall clock; 0 where unknown."""
 
     started_t: float = 0.0
     ended_t: float = 0.0
@@ -315,8 +314,8 @@ class Lifetime:
 
 
 def read_lifetime(attempt: AttemptPaths) -> Lifetime:
-    """By what its files hold and not by their times, which a copy changes; its start alone, before which nothing is written, may be the
-    time of provenance.json."""
+    """From the contents of its files, not their times, which a copy changes; only the start may be the time of provenance.json, which is
+    written before everything else."""
     times = {
         path.name: _times(path) for path in (*attempt.all_heartbeats(), *attempt.all_events(), attempt.arrivals, attempt.host_telemetry)
     }
@@ -328,14 +327,14 @@ def read_lifetime(attempt: AttemptPaths) -> Lifetime:
         started_t = min(attempt.provenance.stat().st_mtime, first_t)
     except OSError:
         started_t = first_t
-    # Of a start long before, as of a file that was restored from a copy, nothing is believed.
+    # A start long before the first file is not plausible: the file may have been restored from a copy.
     started_t = started_t if first_t - started_t <= LONGEST_START_S else first_t
     last = max(known, key=lambda name: max(known[name]))
     return Lifetime(started_t=started_t, ended_t=max(known[last]), file=last)
 
 
 def _times(path: Path) -> list[float]:
-    """Wall clock of the first and the last entries of a file of JSON lines or a table of samples or arrivals."""
+    """Wall clock of the first and last entries of a JSON-lines file or of a table of samples or arrivals."""
     try:
         with files.open_file(path) as source:
             head = source.read(HEAD_BYTES).decode("utf-8", errors="replace").splitlines()

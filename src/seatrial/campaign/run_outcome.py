@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.campaign.ending import Ending, RankEndings, judge_ending, with_oom_kill
-from seatrial.campaign.growing_log import GrowingLog
+from seatrial.campaign.live_log import LiveLog
+from seatrial.campaign.outcome_rules import Ending, RankEndings, judge_ending, with_oom_kill
 from seatrial.collect.logs.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
@@ -35,29 +35,27 @@ from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.registry import Signature, advice, fault_named, general, signature
 from seatrial.records.stored import node_of_rank, read_record
 
-# As many lines as the tracebacks of a few ranks take.
+# Enough for the tracebacks of a few ranks.
 FAILURE_TAIL_LINES = 80
-# Of a rank: its `stop`, and enough before that to know whether it took steps.
+# Per rank: its `stop`, and enough before that to show whether it took steps.
 LAST_EVENTS = 50
 TAIL_BYTES = 200_000
 ACTIVATE_FAILED = "activate_failed"
 MAX_LINE_BEFORE = 300
 # A progress bar that is erased at its end was last drawn some steps before.
 MIN_SHARE_OF_BAR = 0.9
-# Who printed a line of a log's tail.
+# The prefix that names who printed a line.
 _FROM = re.compile(r"^(?:\[(?:host [^\]]+|rank\d+)\]: ?)+")
 
 
-def outcome_of(
-    spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int, log: GrowingLog | None = None
-) -> RunOutcome:
-    """`log` is what was read of its log while it ran; without one all of it is read now."""
-    log = log or GrowingLog(attempt)
+def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int, log: LiveLog | None = None) -> RunOutcome:
+    """`log` has read the log while the run ran; without one it is read now."""
+    log = log or LiveLog(attempt)
     ranks = read_rank_endings(attempt)
     if ending.returncode == 0:
         ranks = replace(ranks, small_world=world_at_end(spec.place.ranks, attempt))
         ranks = _with_launcher_log(spec, attempt, ranks, log)
-    # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
+    # A script may have the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None
     wanted_ranks, wanted_steps = (spec.place.ranks, spec.steps) if bundled else (ranks.started, None)
     judged = judge_ending(ending, ranks, wanted_ranks, wanted_steps, has_gpus=_may_have_gpus(spec, attempt))
@@ -110,7 +108,7 @@ def outcome_of(
 
 
 def line_before(tail: Sequence[str]) -> str:
-    """The last line before ours, `, after: no module cuda`: a line of the site that failed is named by its number only."""
+    """`, after: no module cuda`: the last line before ours, since bash names a failed line of the site by number only."""
     lines = [_FROM.sub("", line).strip() for line in tail]
     at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), 0)
     before = next((line for line in reversed(lines[:at]) if line), "")
@@ -123,15 +121,15 @@ def _may_have_gpus(spec: RunSpec, attempt: AttemptPaths) -> bool:
     return not spec.place.traits.is_this_machine or provenance is None or bool(provenance.gpu_uuid_list)
 
 
-def _why_it_may_have_failed(read: Diagnosis, log: GrowingLog, requested_steps: int | None) -> str:
-    """Of a run that exited with 0; empty where nothing in its log puts that into doubt."""
+def _why_it_may_have_failed(read: Diagnosis, log: LiveLog, requested_steps: int | None) -> str:
+    """Why a run that exited with 0 may have failed; empty where its log gives no reason to doubt it."""
     if read.outcome is None:
         if read.traceback_at_end:
             return f"exited 0 after a traceback: probably failed ({read.detail})"
         if read.cause is Cause.UNKNOWN:
             return f"exited 0, and {read.detail}"
         return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
-    # Only the log names the number of steps where nobody asked for one.
+    # Where no number of steps was requested, only the log names one.
     unfinished = None if read.good_end or requested_steps is not None else log.unfinished()
     if unfinished is None or unfinished[0] > MIN_SHARE_OF_BAR * unfinished[1]:
         return ""
@@ -171,8 +169,8 @@ def read_rank_endings(attempt: AttemptPaths) -> RankEndings:
     return RankEndings(started=len(endings), done=len(stops), stepped=stepped, min_steps=min(map(_steps, stops), default=0))
 
 
-def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings, log: GrowingLog) -> RankEndings:
-    """With the ends of ranks that the launcher logged: deepspeed's exit code 0 proves nothing, nor does it in a user's script."""
+def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings, log: LiveLog) -> RankEndings:
+    """With the ends of ranks that the launcher logged: exit code 0 of deepspeed proves nothing, also within a user's script."""
     launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else None
     if launched is None and log.may_name_ranks():
         launched = num_started_ranks(attempt.launcher_log)
@@ -182,7 +180,7 @@ def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings,
 
 
 def _last_events(path: Path) -> list[dict[str, Any]]:
-    """The newest of a rank's own events, without lines of another run or attempt."""
+    """A rank's newest events, without lines of another run or attempt."""
     first = next(files.read_json_lines(path), {})
     own = (first.get("run"), first.get("attempt"))
     # While the disk fails, the newest are in the fallback.
@@ -198,7 +196,7 @@ def _steps(stop: dict[str, Any]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class StallLocation:
-    """Where a run was when a limit was exceeded; empty where nothing is known."""
+    """Where a run was when a limit was exceeded; empty where unknown."""
 
     rank: int | None = None
     phase: str = ""
@@ -208,7 +206,7 @@ class StallLocation:
 
     @property
     def clause(self) -> str:
-        """For the end of the alarm's sentence."""
+        """The end of the alarm's sentence."""
         who = "" if self.rank is None else f"rank {self.rank} "
         if self.cause is Cause.SUSPENDED:
             return f"; {who}is suspended (SIGSTOP), at {self.frame or 'an unknown line'}"
@@ -234,7 +232,7 @@ def locate_stall(attempt: AttemptPaths, alarm: Alarm | None) -> StallLocation:
 
 
 def _stack_of(rank: int | None, stacks: tuple[RankStack, ...]) -> RankStack | None:
-    """The rank's own; where the rank is unknown, one that does not wait for others; a launcher's only where there is no other."""
+    """The stack of `rank`; where that is unknown, of a rank that does not wait for others; a launcher's only as the last resort."""
     if rank is not None:
         return next((stack for stack in stacks if stack.rank == rank), None)
     ranks = [stack for stack in stacks if stack.rank is not None]
@@ -247,7 +245,7 @@ def with_host(detail: str, host: str) -> str:
 
 
 def with_host_log(action: str, host: str, nodes: Sequence[NodeRecord]) -> str:
-    """Advice that names the log of the host that broke: launcher.log itself is the first host's."""
+    """Advice that names the log of the host that failed: launcher.log is the first host's."""
     first = next((node.name for node in nodes if node.node_rank == 0), "")
     return action.replace(ATTEMPT_FILES.launcher_log.name, str(ATTEMPT_FILES.node(host).launcher_log)) if host and host != first else action
 
@@ -256,7 +254,7 @@ def mask_outcome(outcome: RunOutcome, spec: RunSpec, caller: Mapping[str, str]) 
     """The outcome without secrets. `spec` is unmasked, `caller` is the environment the run was started from."""
     args = (*spec.launcher.program, *spec.launcher.args, *spec.workload.args)
     settings, axes = ({name: value for name, value in values.items() if isinstance(value, str)} for values in (spec.settings, spec.axes))
-    # One by one: the same name may have another value in each.
+    # Separately: the same name may have another value in each.
     known = {secret for named in (caller, spec.env, settings, axes) for secret in collect_secrets(named, args)}
     log_tail, telling, excerpt = (mask_lines(lines, known) for lines in (outcome.log_tail, outcome.telling, outcome.excerpt))
     detail, may_have_failed = mask_text(outcome.detail, known), mask_text(outcome.may_have_failed, known)

@@ -2,9 +2,9 @@
 
 In: tracker names and the campaign's folder; then each finished attempt as it was measured, and the results at the campaign's end. Out: what
 was sent, what was not, and why. Every tracker has its own process (`results.tracker_process`), because its library may hang, exit or start
-services: no thread could be killed then, and a new process per request would import that library for seconds each time. A process that
-exceeds the time of a request, dies or answers nonsense is killed with everything it started; so is every process on an interrupt. A
-tracker that fails twice in a row gets no more requests. Requests are sent between runs, so that nothing is sent while one is measured.
+services: a thread cannot be killed, and a new process per request would import that library for seconds each time. A process that exceeds
+the time of a request, dies or gives an invalid answer is killed with everything it started; on an interrupt, all are. A tracker that fails
+twice in a row gets no more requests. Requests are sent between runs, so that none is sent while a run is measured.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INTERRUPTED_CLOSE_LIMIT_S = 2.0
 END_LIMIT_S = 2.0
 ANSWER_POLL_S = 0.2
 LONGEST_ANSWER_BYTES = 1024 * 1024
-# One may be a hiccup of the network; two in a row are a server that is gone.
+# One failure may be a network error; after two in a row the server counts as down.
 MAX_FAILURES = 2
 INTERRUPTED = "interrupted"
 UNREADABLE = "its files cannot be read"
@@ -57,13 +57,13 @@ Warn = Callable[[str], None]
 
 
 def never() -> bool:
-    """For a caller that does not stop early."""
+    """The default of `stop_requested`."""
     return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Of a tracker to one request."""
+    """A tracker's answer to one request."""
 
     ok: bool
     where: str = ""
@@ -85,7 +85,7 @@ class TrackerProcess:
         return None if self._process is None else self._process.pid
 
     def ask(self, request: Request, limit_s: float, stop_requested: StopRequested = never) -> Answer:
-        """The answer within `limit_s`, or less where `stop_requested`; else the reason for none."""
+        """The answer within `limit_s`, or until `stop_requested`; otherwise the reason why there is none."""
         try:
             answer = self._exchange(request, limit_s, stop_requested)
         except OSError as error:
@@ -112,7 +112,7 @@ class TrackerProcess:
             self.kill()
 
     def reap(self) -> None:
-        """Where it has ended early, kill what it left behind."""
+        """If it has ended early, kill what it left behind."""
         if self._process is not None and self._process.poll() is not None:
             self.kill()
 
@@ -124,7 +124,7 @@ class TrackerProcess:
         for one in self._descendants(process.pid):
             with contextlib.suppress(psutil.Error):
                 one.kill()
-        # Its own session, which outlives it: children of a dead process are not found as its children.
+        # By its session, which outlives it: a dead process has no children any more.
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         wait_for_exit(process, KILL_TIMEOUT_S)
@@ -161,11 +161,11 @@ class TrackerProcess:
         return self._process
 
     def _exchange(self, request: Request, limit_s: float, stop_requested: StopRequested) -> dict[str, Any] | str:
-        """Its answer, or the reason for none; ValueError for an answer that cannot be read."""
+        """Its answer, or the reason why there is none; ValueError for an answer that cannot be read."""
         end_m = time.monotonic() + limit_s
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        # One that does not read must not hold up the campaign: a run is more than fits into the pipe.
+        # A process that does not read must not block the campaign: a run does not fit into the pipe.
         os.set_blocking(process.stdin.fileno(), False)
         unsent, text = json.dumps(request).encode() + b"\n", b""
         while not text.endswith(b"\n"):
@@ -184,21 +184,21 @@ class TrackerProcess:
             if not part:
                 if wait_for_exit(process, END_LIMIT_S):
                     return f"its process ended with exit code {process.returncode}"
-                return "its process closed its output and did not end"
+                return "its process closed its output but did not exit"
             text += part
             if len(text) > LONGEST_ANSWER_BYTES:
-                raise ValueError("the answer does not end")
+                raise ValueError("the answer is incomplete")
         if unsent:
             # The next request would follow a torn line.
             raise ValueError("it answered before it had read the request")
         answer = json.loads(text)
         if not isinstance(answer, dict):
-            raise ValueError("the answer is no object")
+            raise ValueError("the answer is not a JSON object")
         return answer
 
 
 def _write_some(pipe: int, data: bytes) -> int:
-    """How much of it the pipe took; all of it where nobody reads any more, as its output says why."""
+    """The number of bytes written; all of them where the reader is gone, since its output then shows why."""
     try:
         return os.write(pipe, data[:PIPE_BYTES])
     except BlockingIOError:
@@ -215,7 +215,7 @@ class _Tracker:
     runs: int = 0
     sent: int = 0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     where: str = ""
     reason: str = ""
     opened: bool = False
@@ -229,7 +229,7 @@ class Tracking:
     paths: CampaignPaths
     warn: Warn
     earlier: int = 0
-    """Runs that were finished before this invocation, and so are not sent by it."""
+    """Runs that were finished before this invocation, which does not send them."""
     stop_requested: StopRequested = never
     process_of: Callable[[str, CampaignPaths], TrackerProcess] = TrackerProcess
     """The process of one tracker; tests pass their own."""
@@ -254,7 +254,7 @@ class Tracking:
                 process.close(end_m - time.monotonic())
 
     def open(self) -> None:
-        """Import and connect before the first run, so that a tracker out of reach is reported now and not after hours."""
+        """Import and connect before the first run, so that an unreachable tracker is reported at once."""
         for name, tracker in self._trackers.items():
             tracker.process.reap()
             if not tracker.opened:
@@ -288,7 +288,7 @@ class Tracking:
         self.send_campaign(results)
 
     def account(self) -> list[str]:
-        """One sentence a tracker."""
+        """One sentence per tracker."""
         return [self._account(name, tracker) for name, tracker in self._trackers.items()]
 
     def _account(self, name: str, tracker: _Tracker) -> str:
@@ -302,7 +302,7 @@ class Tracking:
         return f"{text}; {', '.join(left)}: `seatrial report {self.paths.folder} --track {name}` sends what is missing"
 
     def _request(self, name: str, tracker: _Tracker, request: Callable[[], Request], limit_s: float) -> bool:
-        """`request` is called only where it is needed: for a run, its steps are read then."""
+        """`request` is called only where needed, since it reads the steps of the run."""
         if tracker.failures >= MAX_FAILURES:
             return False
         answer = self._ask(tracker.process, request, limit_s)
@@ -323,7 +323,7 @@ class Tracking:
         try:
             return process.ask(request(), limit_s, self.stop_requested)
         except Exception as error:
-            # Nothing about a tracker, foreseen or not, may end a campaign of hours.
+            # No error of a tracker may end a campaign.
             return Answer(ok=False, reason=f"{type(error).__name__}: {error}")
 
 

@@ -279,9 +279,9 @@ def _why_it_ended(end: CampaignEnd) -> str:
     if end.out_of_budget:
         return "the budget is used up"
     if end.repeated_failure:
-        from seatrial.campaign.invocation import ALIKE_RUNS
+        from seatrial.campaign.invocation import MAX_IDENTICAL_FAILURES
 
-        alike = f"after {ALIKE_RUNS} identical failures in a row"
+        alike = f"after {MAX_IDENTICAL_FAILURES} identical failures in a row"
         return f"stopped with exit code 3 {alike} ({end.repeated_failure}; --keep-going runs the others anyway)"
     if end.jobs_ended or end.job_too_short:
         return end.jobs_ended or end.job_too_short

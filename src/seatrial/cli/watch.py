@@ -280,7 +280,7 @@ def stop(out: Folder) -> int:
 
 
 def _stop_jobs(out: Path) -> int:
-    from seatrial.campaign.job_endings import stop_jobs
+    from seatrial.campaign.slurm.outcomes import stop_jobs
 
     stopped = stop_jobs(CampaignPaths(out))
     if not stopped:

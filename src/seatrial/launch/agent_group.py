@@ -30,13 +30,13 @@ from seatrial.launch.transports import AGENT_EXIT_TIMEOUT_S, RemoteCommand, Star
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder, AgentReport, Node, NodeRecord, RendezvousView
 
-# As long as an agent gives its other ranks when one has failed: they often end by themselves, with a better message than ours.
+# As in the agent, when one rank has failed: the others often end by themselves, with a better message than ours.
 FAILED_NODE_GRACE_S = 5.0
 EXITED, LOST, NOT_STARTED = "exited", "lost", "not_started"
 MAX_DETAILS = 4
-# A clock that was set by more makes times of two hosts incomparable.
+# Beyond this the times of two hosts cannot be compared.
 CLOCK_MOVED_S = 1.0
-# To connect, start an interpreter from a shared disk, and kill processes that fork meanwhile. The campaign goes on after it.
+# To connect, start an interpreter from a shared disk, and kill processes that fork meanwhile.
 CLEANUP_TIMEOUT_S = 10.0
 REPORT_LINES = 40
 # How often deadlines (a host that failed, a cleanup that is over) are checked.
@@ -63,7 +63,7 @@ class _NodeState:
     killed: int = 0
     oom_kills: str = ""
     cleaned_up: bool = True
-    """Of a lost one: whether what it left was ended, or could not be."""
+    """On a lost host: whether its processes were ended, or could not be."""
 
     @property
     def is_over(self) -> bool:
@@ -80,10 +80,10 @@ class ReportMerger:
     """Merges the reports of many agents into those of one. Pure: reports, losses and times in, reports out.
 
         started   each host's, as it comes
-        exited    once, when every host's launcher has ended or the host is lost; the most informative nonzero code, 0 only if all are
-        stacks    once all hosts that can have answered
+        exited    once, when every host's launcher has ended or is lost; the most informative nonzero code, 0 only if all are 0
+        stacks    once, when all hosts that can have answered
         node_lost each host that was lost before it had reported `gone`
-        gone      once, when every host is gone or lost, and what the lost ones left was ended (`cleaned_up`)
+        gone      once, when every host is gone or lost, and the lost ones are cleaned up (`cleaned_up`)
 
     When one host fails or is lost, the others get a short while to end by themselves, often with a better message than ours, and are then
     to be stopped (`is_stop_due`).
@@ -117,7 +117,7 @@ class ReportMerger:
         return [name for name, state in self._states.items() if not state.cleaned_up]
 
     def is_stop_due(self, now_m: float) -> bool:
-        """Whether the others are to be stopped now, since one has failed; true once."""
+        """Whether the others are to be stopped now because one has failed; true once."""
         if now_m < self._stop_at:
             return False
         self._stop_at, self._is_stopping = math.inf, True
@@ -127,7 +127,7 @@ class ReportMerger:
         self._stacks_requested, self._stacks_pending, self._stacks_details = True, set(self.connected()), []
 
     def add(self, name: str, report: AgentReport, now_t: float, now_m: float) -> list[AgentReport]:
-        """Add one host's report; the merged reports that follow from it."""
+        """Add one host's report; returns the merged reports that follow from it."""
         state = self._states.get(name)
         if state is None or state.is_over:
             return []
@@ -141,7 +141,7 @@ class ReportMerger:
             self._stacks_pending.discard(name)
             self._stacks_details += [f"{name}: {report.detail}"] if report.detail else []
         elif report.kind == "lost":
-            # Its agent failed and reports that itself.
+            # Its agent failed and reported that itself.
             return self.node_lost(name, report.detail, now_t, now_m)
         elif report.kind == "gone":
             state.gone, state.killed = True, report.killed
@@ -149,7 +149,7 @@ class ReportMerger:
         return [*reports, *self._due(now_t, now_m)]
 
     def node_lost(self, name: str, why: str, now_t: float, now_m: float, silent: bool = False) -> list[AgentReport]:
-        """A host whose connection ended, or was `silent` for too long; nothing new where it had reported `gone`."""
+        """A host's connection ended, or was `silent` for too long; ignored where the host had reported `gone`."""
         state = self._states.get(name)
         if state is None or state.is_over:
             return []
@@ -167,7 +167,7 @@ class ReportMerger:
         return list(self._due(now_t, now_m))
 
     def records(self, offset_of: OffsetOf, clock_moved: ClockMoved = lambda name: 0.0) -> tuple[NodeRecord, ...]:
-        """Every host as it was seen, by node_rank."""
+        """The record of every host, by node_rank."""
         return tuple(_record(state, offset_of(name), clock_moved(name)) for name, state in self._states.items())
 
     def _exited(self, state: _NodeState, report: AgentReport, now_m: float) -> None:
@@ -179,12 +179,12 @@ class ReportMerger:
             self._codes.append((report.returncode, state.node.name))
 
     def _fail(self, now_m: float) -> None:
-        # Only the first failure counts: hosts that fail later have had their time.
+        # Only the first failure starts the grace period.
         if not self._is_failing:
             self._is_failing, self._stop_at = True, now_m + FAILED_NODE_GRACE_S
 
     def _due(self, now_t: float, now_m: float) -> Iterator[AgentReport]:
-        """Reports that have become true."""
+        """Reports that are due now."""
         self._stacks_pending &= set(self.connected())
         if self._stacks_requested and not self._stacks_pending:
             self._stacks_requested = False
@@ -192,7 +192,7 @@ class ReportMerger:
         if not self._exited_reported and not self.running():
             self._exited_reported = True
             code, host = self._returncode()
-            # The campaign recognises an agent that was sent TERM by this very text, on whichever host it happened.
+            # The campaign recognises an agent that received TERM by this text, on any host.
             got_term = any(state.detail == AGENT_GOT_TERM for state in self._states.values())
             detail = AGENT_GOT_TERM if got_term else self._details()
             oom_kills = "; ".join(f"{name}: {state.oom_kills}" for name, state in self._states.items() if state.oom_kills)
@@ -203,8 +203,7 @@ class ReportMerger:
             yield AgentReport(kind="gone", t=now_t, m=now_m, killed=killed, detail=self._details())
 
     def _returncode(self) -> tuple[int | None, str]:
-        """The most informative code and its host. Codes of hosts that were stopped are our own doing, and mean nothing where another has
-        failed by itself."""
+        """The most informative code and its host. Codes of hosts that we stopped count only where no other host has failed."""
         causes = [(code, host) for code, host in self._codes if code not in AFTER_EFFECT_CODES]
         if causes or self._codes:
             return (causes or self._codes)[0]
@@ -243,7 +242,7 @@ def _with_view(record: NodeRecord, view: RendezvousView | None) -> NodeRecord:
 
 
 def _with_clock_move(detail: str, moved_s: float) -> str:
-    # An agent that was sent TERM is recognised by that very text.
+    # An agent that received TERM is recognised by this text.
     if moved_s <= CLOCK_MOVED_S or detail == AGENT_GOT_TERM:
         return detail
     moved = f"its clock moved by {moved_s:.1f} s against the harness's during the run"
@@ -268,7 +267,7 @@ class CleanupResult:
 
 
 class RemoteCleanup:
-    """Ends what lost hosts still run: an agent that was killed there has left the processes that ignore TERM.
+    """Ends the remaining processes of lost hosts: a killed agent leaves those that ignore TERM.
 
     cleanup = RemoteCleanup(choice.by, request_for)
     cleanup.start("node2", silent=False)       # runs `seatrial.agent --end ATTEMPT` there, by the transport that started its agent
@@ -292,7 +291,7 @@ class RemoteCleanup:
         self._finished: list[CleanupResult] = []
 
     def start(self, name: str, silent: bool) -> None:
-        """Once for each host; `silent`: its agent may live, and then ends everything by itself."""
+        """Start it, once for each host; `silent`: its agent may live, and then ends everything by itself."""
         if name in self._started:
             return
         self._started.add(name)
@@ -317,7 +316,7 @@ class RemoteCleanup:
         return finished
 
     def _result(self, cleanup: _Cleanup) -> CleanupResult | None:
-        # Polled before the log is read: it writes its report before it ends.
+        # Polled before the log is read: the command writes its report before it ends.
         exited = cleanup.command.poll()
         name, log = cleanup.request.host, cleanup.request.log
         killed = killed_by_last_report(log)
@@ -352,7 +351,7 @@ def killed_by_last_report(log: Path) -> int | None:
 
 
 class AgentGroup:
-    """The agents of all hosts of one attempt, each of which has connected already."""
+    """The connected agents of all hosts of one attempt."""
 
     def __init__(
         self,
@@ -365,7 +364,7 @@ class AgentGroup:
         monotonic: Callable[[], float] = time.monotonic,
         close_timeout_s: float = AGENT_EXIT_TIMEOUT_S,
     ) -> None:
-        """`hostnames` is what each host calls itself, by its name in the hostfile."""
+        """`hostnames`: name in the hostfile → the host's own name."""
         self._server, self._attempt, self._transports = server, attempt, tuple(transports)
         self._monotonic, self._close_timeout_s = monotonic, close_timeout_s
         self._cleanup, self._hostnames = cleanup, dict(hostnames)
@@ -376,7 +375,7 @@ class AgentGroup:
         self._has_started = self._closed = False
 
     def start(self, orders: Mapping[str, tuple[AgentOrder, Environment | None]]) -> None:
-        """Send each host its order, and the variables beneath; None for the host's own."""
+        """Send each host its order and base environment; None for the host's own."""
         self._has_started = True
         for name, (order, env) in orders.items():
             self._server.send(name, {"kind": "go", "order": to_json(order), "env": None if env is None else dict(env)})
@@ -441,7 +440,7 @@ class AgentGroup:
             self._server.send(name, {"kind": "command", "command": command})
 
     def _merge(self, messages: Sequence[tuple[str, Message]]) -> list[AgentReport]:
-        """The merged reports of new messages, and those due by now."""
+        """Merged reports from new messages, and those due by now."""
         reports: list[AgentReport] = []
         for name, message in messages:
             if message["kind"] == "lost":
@@ -453,7 +452,7 @@ class AgentGroup:
         return reports + self._clean_up()
 
     def _connection_lost(self, name: str, message: Message) -> list[AgentReport]:
-        # The log of a host that fell silent does not explain it.
+        # The log of a silent host does not explain the silence.
         silent, why = message.get("silent") is True, str(message.get("why"))
         if silent:
             self._silent.add(name)
@@ -463,7 +462,7 @@ class AgentGroup:
         return self._merger.node_lost(name, why, time.time(), self._monotonic(), silent)
 
     def _clean_up(self) -> list[AgentReport]:
-        """End what lost hosts left, and report it."""
+        """Clean up lost hosts, and report it."""
         if self._cleanup is None:
             return []
         for name in self._merger.awaiting_cleanup():
@@ -475,13 +474,13 @@ class AgentGroup:
         return reports
 
     def _may_clean_up(self, name: str) -> bool:
-        """Not while another node of the run lives on the same host; and a silent one may come back, or have ended by itself."""
+        """Not while another node of the run lives on the same host. A silent host may come back, or end by itself."""
         connected = self._merger.connected()
         shared = any(self._hostnames.get(other) == self._hostnames.get(name) for other in connected)
         return not connected or (name not in self._silent and not shared)
 
     def _with_log_tail(self, name: str, why: str) -> str:
-        """With the exit of its transport and the end of its own log."""
+        """`why` with the exit of its transport and the end of its log."""
         with contextlib.suppress(OSError):
             exits = [found[name].text for transport in self._transports if name in (found := transport.exits())]
             tail = " / ".join(tail_lines(self._attempt.node(name).agent_log, LOG_TAIL_LINES))

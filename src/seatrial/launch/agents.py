@@ -32,10 +32,10 @@ from seatrial.records.launch import AgentReport, NodeRecord
 
 QUERY_HANDLER_MODULE = f"{AGENT_MODULE}.query_handler"
 LOG_TAIL_LINES = 3
-"""Of the log of a lost agent, quoted in errors."""
+"""Lines of a lost agent's log that errors quote."""
 # After its last report the agent has nothing left to do.
 EXIT_TIMEOUT_S = 5.0
-# Far longer than a process takes from giving its children away to its end.
+# Much longer than a dying process takes from losing its children to its end.
 ADOPTION_S = 0.5
 _LAST_KINDS = ("gone", "lost")
 
@@ -51,7 +51,7 @@ def query_handler_argv(python: str = "") -> tuple[str, ...]:
 
 
 class Agents(Protocol):
-    """From the start to the last report, `gone` or `lost`."""
+    """The agents of one run, from the start to the last report, `gone` or `lost`."""
 
     @property
     def alive(self) -> bool:
@@ -64,19 +64,19 @@ class Agents(Protocol):
         """Reports as soon as there are any; [] after the timeout, or at once when no more can come."""
 
     def stacks(self) -> None:
-        """Ask for the stacks of every Python process of the run; a `stacks` report follows once they are in attempt-N/stacks."""
+        """Request the stacks of every Python process of the run; a `stacks` report follows once they are in attempt-N/stacks."""
 
     def stop(self) -> None:
-        """Ask for TERM now and KILL after the order's `term_s`."""
+        """Request TERM now and KILL after the order's `term_s`."""
 
     def kill(self) -> None:
-        """Ask for KILL at once."""
+        """Request KILL at once."""
 
     def close(self) -> list[AgentReport]:
-        """Kill what still runs; the reports that came meanwhile."""
+        """Kill what still runs; returns the reports that came meanwhile."""
 
     def nodes(self) -> tuple[NodeRecord, ...]:
-        """Every host as it was seen; () for a run on this machine alone."""
+        """The record of every host; () for a run on this machine alone."""
 
 
 class AgentProcess:
@@ -162,7 +162,7 @@ class AgentProcess:
         return ()
 
     def _wait_for_exit(self) -> None:
-        """Not for ever: a process with a thread in a call the kernel cannot interrupt cannot end."""
+        """With a timeout, since a process in an uninterruptible call cannot end."""
         wait_or_kill(self._process, EXIT_TIMEOUT_S, EXIT_TIMEOUT_S)
 
     def __enter__(self) -> AgentProcess:
@@ -174,21 +174,21 @@ class AgentProcess:
     def _send(self, line: bytes) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._control.write(line)
-            # A suspended agent would read it only when it is continued.
+            # A suspended agent must be continued to read it.
             self._process.send_signal(signal.SIGCONT)
 
     def _read(self) -> bytes | None:
-        """Bytes of reports, b"" at the end of the agent, None when there is nothing now."""
+        """Bytes of reports, b"" at the end of the agent, None where there is nothing yet."""
         try:
             return os.read(self._reports.fileno(), PIPE_BYTES)
         except BlockingIOError:
             return None
 
     def _update_own_children(self) -> None:
-        """The processes that the harness itself started: its children while the agent lives.
+        """Update the harness's own children: those seen while the agent lives.
 
-        The children of a dying agent come to us a moment before it counts as dead: children count as our own only once the agent has
-        outlived the moment they were seen.
+        The children of a dying agent become ours a moment before it is seen to be dead. So children count as our own only once the agent
+        has outlived the scan that found them.
         """
         now_m = time.monotonic()
         if now_m - self._seen_m < ADOPTION_S or self._process.poll() is not None:
@@ -198,7 +198,7 @@ class AgentProcess:
 
     def _parse(self, data: bytes) -> list[AgentReport]:
         *lines, self._pending = (self._pending + data).split(b"\n")
-        # Other lines are what an extension printed into the agent's standard output.
+        # Other lines were printed by an extension to the agent's standard output.
         reports = [report for line in lines if (report := from_json_or_none(AgentReport, json_object(line))) is not None]
         for report in reports:
             self._ended = self._ended or report.kind in _LAST_KINDS
@@ -208,7 +208,7 @@ class AgentProcess:
         return reports
 
     def _lost(self) -> AgentReport:
-        """The agent died: kill what it left, and report that."""
+        """The agent died: kill and report what it left."""
         self._ended = True
         self._wait_for_exit()
         killed = kill_orphans(self._attempt.folder, self._known, lambda: child_pids() - self._own_children)

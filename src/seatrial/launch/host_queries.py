@@ -4,10 +4,9 @@
         replies = sessions.ask({"node1": {"ask": "facts"}, "node2": {"ask": "facts"}}, 5.0)       # host → Reply
 
 The answering process is `python -P -m seatrial.agent.query_handler`: one JSON query per line in, one JSON answer per line out, with the
-query's number `n`. One thread and one selector serve all hosts: the time is the slowest host's, not the sum. A host that has not
-answered in time gets a reply with that trouble, and is not waited for again. At the end every session is closed; the processes end when
-their input does. `AnswerProcess` is the same child behind a control connection, which numbers the queries itself and may send the next
-before an answer: two classes until that connection is redesigned.
+query's number `n`. One thread and one selector serve all hosts, in the time of the slowest. A host that has not answered in time gets a
+reply with that error, and is not waited for again. At the end every session is closed; the processes end when their input does.
+`AnswerProcess` is the same child behind a control connection, which numbers the queries itself and may send the next before an answer.
 """
 
 from __future__ import annotations
@@ -34,23 +33,22 @@ from seatrial.launch.agents import query_handler_argv
 from seatrial.machine.network import THIS_MACHINE, is_this_host
 from seatrial.records.launch import Reply
 
-# As long as agents have to connect: ssh gives up after ConnectTimeout, the user's own or ours, and a Python on a cold file server takes
-# seconds more.
+# As for agents: ssh gives up after ConnectTimeout, and starting Python from a cold file server takes seconds more.
 START_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
-# For an interpreter to end once its input has, and for the kernel to end what was killed.
+# For an interpreter to exit after its input has ended, and for a killed process to be gone.
 EXIT_TIMEOUT_S = 2.0
 LATE_START = "the session did not start within {:g} s"
 LATE_ANSWER = "no answer within {:g} s"
 NO_ANSWER = "no_answer"
-"""Key in place of an answer: why there is none. `trouble` within an answer is the answering process's own."""
-# A process that prints more, or a longer line, is not an answering process of ours.
+"""Key for the reason why there is no answer; `trouble` within an answer is the answering process's own."""
+# A process that prints more, or a longer line, is not a query handler.
 MAX_BYTES = 8 << 20
 KEPT_STDERR_BYTES = 2000
 # For the exit code of a process whose output has ended.
 EXIT_CODE_S = 0.5
 PIPES_PER_HOST = 3
-# Logs, libraries, and the ends of pipes that are open only while a process is started.
+# Logs, libraries, and pipe ends that are open only while a process is started.
 OTHER_DESCRIPTORS = 128
 
 Message = dict[str, Any]
@@ -66,11 +64,11 @@ def answer_commands(
 ) -> dict[str, tuple[str, ...]]:
     """Host → the argv of its answering process; `head`, this machine, is always among them and needs no ssh.
 
-    `python` is the interpreter of every host, by default this one's path; `ssh_args` are the user's (`transports.select.user_ssh_args`);
+    `python` is the interpreter of every host, by default this one's path; `ssh_args` are the user's (`transports.choice.user_ssh_args`);
     `env` is the environment of this process, of which PYTHONPATH is passed on.
     """
     answering = query_handler_argv(python)
-    # A machine without ranks need not have the interpreter of the hosts.
+    # A machine without ranks may lack the interpreter of the hosts.
     own = {head: answering if any(host.name == head for host in hosts) else query_handler_argv()}
     path = (os.environ if env is None else env).get("PYTHONPATH")
     remote = ("env", f"PYTHONPATH={path}", *answering) if path else answering
@@ -78,22 +76,22 @@ def answer_commands(
 
 
 class HostSession:
-    """One answering process with three non-blocking pipes; `trouble` is why it ended, empty while it lives."""
+    """One answering process with three non-blocking pipes; `error` is why it ended, empty while it lives."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None) -> None:
-        self.ready, self.trouble, self.messages = False, "", list[Message]()
+        self.ready, self.error, self.messages = False, "", list[Message]()
         self._pending, self._stderr, self._number, self._unsent = b"", b"", 0, b""
         self.began_m = self.sent_m = time.monotonic()
         self.sent_t = time.time()
         self.heard_m = self.ready_m = self.began_m
         self.process: subprocess.Popen[bytes] | None = None
         try:
-            # In a session of its own: a Ctrl-C at the terminal is for the harness, which closes the sessions.
+            # In its own session: Ctrl-C in the terminal is for the harness, which closes the sessions.
             self.process = subprocess.Popen(
                 argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, bufsize=0
             )
         except OSError as error:
-            self.trouble = f"{argv[0]}: {error.strerror}"
+            self.error = f"{argv[0]}: {error.strerror}"
             return
         for pipe in self.pipes:
             os.set_blocking(pipe, False)
@@ -113,12 +111,12 @@ class HostSession:
 
     @property
     def is_sending(self) -> bool:
-        """Whether a part of the query waits for room in the pipe."""
-        return bool(self._unsent) and not self.trouble
+        """Whether a part of the query is still to be written."""
+        return bool(self._unsent) and not self.error
 
     def write(self) -> None:
         """As much of the query as the pipe takes now."""
-        # The last part counts for the clock offset: it is what the other end waits for.
+        # The time of the last part counts for the clock offset, since the other end waits for it.
         self.sent_m, self.sent_t = time.monotonic(), time.time()
         try:
             self._unsent = self._unsent[os.write(self.pipes[0], self._unsent) :]
@@ -132,11 +130,11 @@ class HostSession:
         return next((message for message in self.messages if message.get("n") == self._number), None)
 
     def read(self) -> None:
-        """Read what is there; notice the end."""
+        """Read what is available; notice the end."""
         output, errors = (self._read_pipe(pipe) for pipe in self.pipes[1:])
         self._stderr = (self._stderr + (errors or b""))[-KEPT_STDERR_BYTES:]
         *lines, self._pending = (self._pending + (output or b"")).split(b"\n")
-        # A login script may print: what is no JSON object is skipped.
+        # A login script may print text: only JSON objects count.
         for message in filter(None, map(json_object, lines)):
             self.heard_m = time.monotonic()
             if message.get("ready") is True and not self.ready:
@@ -146,7 +144,7 @@ class HostSession:
             self._end()
 
     def _read_pipe(self, pipe: int) -> bytes | None:
-        """None while nothing is there, b"" at the end."""
+        """None while nothing is available, b"" at the end."""
         data = b""
         try:
             while part := os.read(pipe, 1 << 16):
@@ -160,7 +158,7 @@ class HostSession:
         return data
 
     def _end(self, why: str = "") -> None:
-        if self.trouble or self.process is None:
+        if self.error or self.process is None:
             return
         # Its output has ended, so its exit code follows in a moment.
         wait_for_exit(self.process, EXIT_CODE_S)
@@ -169,18 +167,18 @@ class HostSession:
         # The last line is the error: warnings, banners and tracebacks come before it.
         text = " ".join(lines[-1].split()) if lines else ""
         code = self.process.returncode
-        self.trouble = why or text or (f"it ended with {code}" if code is not None else "it closed its output")
+        self.error = why or text or (f"it ended with {code}" if code is not None else "it closed its output")
         if text and code is not None and not why:
-            self.trouble = f"{text} (ended with {code})"
+            self.error = f"{text} (ended with {code})"
 
     def close(self) -> None:
-        """Close its input; one that gave no answer is ended."""
+        """Close its input; end it where it has failed."""
         process = self.process
         if process is None or process.stdin is None:
             return
         with contextlib.suppress(OSError):
             process.stdin.close()
-        if self.trouble:
+        if self.error:
             self._signal(signal.SIGTERM)
 
     def wait(self, timeout_s: float) -> None:
@@ -194,7 +192,7 @@ class HostSession:
                 pipe.close()
 
     def _signal(self, number: int) -> None:
-        """The whole process group: ssh may have started a proxy."""
+        """Signal the whole process group: ssh may have started a proxy."""
         if self.process is not None and self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
@@ -227,13 +225,13 @@ class HostSessions:
         starting = {name: session for name, session in sessions.items() if not session.ready}
         self._wait_for(starting.values(), lambda session: session.ready, self._start_s, LATE_START)
         for name, session in sessions.items():
-            if not session.trouble:
+            if not session.error:
                 session.send(queries[name])
         self._wait_for(sessions.values(), lambda session: session.answer() is not None, timeout_s, LATE_ANSWER)
         return {name: _reply(session, started=name in starting) for name, session in sessions.items()}
 
     def close(self) -> None:
-        """End every session; nothing of them is left when this returns."""
+        """End every session and its processes."""
         for session in self._sessions.values():
             session.close()
         until_m = time.monotonic() + CLOSE_TIMEOUT_S
@@ -242,8 +240,8 @@ class HostSessions:
         self._sessions.clear()
 
     def _wait_for(self, sessions: Iterable[HostSession], done: Callable[[HostSession], bool], timeout_s: float, late: str) -> None:
-        """Until each is done or in trouble; those that are neither after the timeout are in trouble from then on."""
-        waiting = dict.fromkeys(session for session in sessions if not session.trouble and not done(session))
+        """Until each is done or has failed; after the timeout the others count as failed."""
+        waiting = dict.fromkeys(session for session in sessions if not session.error and not done(session))
         until_m = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             for session in waiting:
@@ -253,19 +251,19 @@ class HostSessions:
             while waiting and (left_s := until_m - time.monotonic()) > 0:
                 for key, _ in selector.select(left_s):
                     _transfer(selector, key)
-                    if key.data in waiting and (key.data.trouble or done(key.data)):
+                    if key.data in waiting and (key.data.error or done(key.data)):
                         del waiting[key.data]
         for session in waiting:
-            session.trouble = late.format(timeout_s)
+            session.error = late.format(timeout_s)
 
 
 def _transfer(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
     """Read or write what one pipe is ready for; unregister it once its session is over or has sent its query."""
     session: HostSession = key.data
     is_input = key.fd == session.pipes[0]
-    if not session.trouble:
+    if not session.error:
         session.write() if is_input else session.read()
-    if session.trouble or (is_input and not session.is_sending):
+    if session.error or (is_input and not session.is_sending):
         selector.unregister(key.fd)
 
 
@@ -280,13 +278,13 @@ def _raise_fd_limit_for(num_hosts: int) -> None:
 def _reply(session: HostSession, started: bool) -> Reply:
     took_s = session.ready_m - session.began_m if started else session.heard_m - session.sent_m
     answer = session.answer()
-    if session.trouble or answer is None:
-        return Reply(trouble=session.trouble or "no answer", took_s=took_s)
+    if session.error or answer is None:
+        return Reply(trouble=session.error or "no answer", took_s=took_s)
     return Reply(answer=answer, took_s=took_s, clock=_clock_offset(session, answer))
 
 
 def _clock_offset(session: HostSession, answer: Message) -> ClockOffset | None:
-    """How far its wall clock is ahead: the round trip is the time that the other end did not use itself."""
+    """How far its wall clock is ahead; the round trip excludes the other end's own time."""
     received_t, sent_t = answer.get("received_t"), answer.get("sent_t")
     if not isinstance(received_t, (int, float)) or not isinstance(sent_t, (int, float)):
         return None
@@ -310,7 +308,7 @@ class AnswerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._open_numbers: list[int] = []
         self._pending = b""
-        self._trouble = ""
+        self._error = ""
 
     def ask(self, number: int, query: Mapping[str, Any]) -> None:
         """Send it; the answer comes later, under this number."""
@@ -322,22 +320,22 @@ class AnswerProcess:
             assert process.stdin is not None
             process.stdin.write(json.dumps({**query, "n": number}).encode() + b"\n")
         except OSError as error:
-            self._trouble = f"queries cannot be answered on this host: {error.strerror or error}"
+            self._error = f"queries cannot be answered on this host: {error.strerror or error}"
 
     def fileno(self) -> int | None:
         """What to wait for; None where nothing can come."""
         return self._process.stdout.fileno() if self._open_numbers and self._process and self._process.stdout else None
 
     def answers(self) -> list[tuple[int, Message]]:
-        """Answers so far, without waiting. A child that ended leaves its trouble as the answer to all open queries."""
+        """Answers so far, without waiting. A child that ended leaves its error as the answer to all open queries."""
         found: list[tuple[int, Message]] = []
-        while not self._trouble and (data := self._read()) is not None:
+        while not self._error and (data := self._read()) is not None:
             if not data:
-                self._trouble = "the answering process on this host has ended by itself"
+                self._error = "the answering process on this host has ended by itself"
             *lines, self._pending = (self._pending + data).split(b"\n")
             found += [(answer["n"], answer) for line in lines if (answer := json_object(line)) and answer.get("n") in self._open_numbers]
-        if self._trouble:
-            found += [(number, {NO_ANSWER: self._trouble}) for number in self._open_numbers if number not in dict(found)]
+        if self._error:
+            found += [(number, {NO_ANSWER: self._error}) for number in self._open_numbers if number not in dict(found)]
             self.close()
         self._open_numbers = [number for number in self._open_numbers if number not in dict(found)]
         return found
@@ -345,7 +343,7 @@ class AnswerProcess:
     def close(self) -> None:
         """End the child: at the end of its input it ends by itself, what hangs is killed."""
         process, self._process = self._process, None
-        self._pending, self._trouble = b"", ""
+        self._pending, self._error = b"", ""
         if process is None:
             return
         assert process.stdin is not None and process.stdout is not None

@@ -1,11 +1,11 @@
-"""The command on any node but the first of a campaign without ssh: it starts agents for node 0.
+"""The command on every node but node 0 of a campaign without ssh: it starts agents for node 0.
 
     with PernodeClient(paths, "node1", digest=…, report=print) as client:
         return client.run()                        # until node 0 ends the campaign: its exit code
 
 It waits for OUT/.gate.json, connects to node 0 (`launch.pernode_server`), starts agents and answers the doctor's queries. When node 0
-goes silent, or the user stops this command, its agents are ended and nothing stays. Killed outright, it leaves them running: an agent has
-its own connection to node 0 and ends its run properly; only the next run cannot start here.
+goes silent, or the user stops this command, its agents are ended. If it is killed, they go on: an agent has its own connection to node 0
+and ends its run properly; only the next run cannot start here.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from seatrial.machine.orphans import kill_orphans
 RETRY_S = 0.5
 # How soon the end of an agent is noticed.
 POLL_S = 0.5
-# Once through all addresses: the file may be of a dead campaign, and be replaced by a living one's at any time.
+# Each address once: the file may be of a dead campaign, and a live one may replace it at any time.
 CONNECT_TIMEOUT_S = 0.0
 
 
 class StartedAgents:
-    """The agents that this command has started for node 0, as its children; usually one lives.
+    """The agents that this command has started for node 0, as its children; usually one is alive.
 
-    Each has a session of its own, so that Ctrl-C in the terminal reaches the command alone, which then ends them in order: TERM, time to
-    end the run by itself, KILL. Its output goes to the log that node 0 named, in the attempt's folder.
+    Each has its own session, so that Ctrl-C in the terminal reaches the command alone, which then ends them: TERM, a grace period, KILL.
+    The output goes to the log that node 0 named, in the attempt's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class StartedAgents:
         self._running: list[tuple[str, Path, subprocess.Popen[bytes]]] = []
 
     def start(self, message: dict[str, Any]) -> str:
-        """Start the agent of node 0's message; the name of its run. OSError where that fails, others where the message is invalid."""
+        """Start the agent that node 0 requested; returns the name of its run. OSError where that fails, others for an invalid message."""
         argv, log = [str(argument) for argument in message["argv"]], Path(message["log"])
         with open(log, "ab") as output:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
@@ -69,7 +69,7 @@ class StartedAgents:
         return over
 
     def end(self) -> None:
-        """End all that still live, and whatever they leave."""
+        """End all live agents, and what they leave."""
         for _, _, process in self._running:
             process.terminate()
         until_m = time.monotonic() + AGENT_EXIT_TIMEOUT_S
@@ -77,7 +77,7 @@ class StartedAgents:
             if not wait_for_exit(process, until_m - time.monotonic()):
                 process.kill()
                 kill_orphans(log.parents[2] if len(log.parents) > 2 else log.parent, {})
-                # One in a call that the kernel cannot interrupt ends later, by itself.
+                # A process in an uninterruptible call ends later, by itself.
                 wait_for_exit(process, KILL_TIMEOUT_S)
         self._running = []
 
@@ -107,7 +107,7 @@ class PernodeClient:
     ) -> None:
         self._paths, self._node, self._digest, self._report, self._address = paths, node, digest, report, address
         self._timeout_s, self._monotonic, self._sleep = timeout_s, monotonic, sleep
-        # This command may be suspended in its terminal, and node 0 is not to blame for that silence.
+        # This command may be suspended in its terminal, which must not count as silence of node 0.
         self._clock = SuspendAwareClock()
         self._agents = StartedAgents(paths.folder)
         self._answers = answers or AnswerProcess()
@@ -127,7 +127,7 @@ class PernodeClient:
         """The campaign's exit code. CampaignError where node 0 is not found or lost, UsageError where it runs another plan."""
         connection = self._connection = self._connect()
         self._clock.tick(math.inf)
-        self._check_same_plan(connection.welcome)
+        self._check_same_plan(connection.first_message)
         self._report(f"{self._node}: connected to node 0, which runs the campaign; see its terminal for progress")
         while True:
             for message in connection.receive(self._clock.now()):
@@ -154,7 +154,7 @@ class PernodeClient:
             except NotPrivateError as error:
                 raise CampaignError(f"{self._node}: {error}") from error
             except ControlConnectionError as error:
-                # What a dead campaign left, or one that is not up yet; another command with this rank would be refused too.
+                # The file of a dead campaign, or one that is not ready yet, or another command has this rank.
                 problem = str(error)
             if self._monotonic() >= until_m:
                 raise CampaignError(self._timeout_text(problem))
@@ -171,9 +171,9 @@ class PernodeClient:
             f"0 runs, that {self._paths.folder} is the same folder there, and that no other command has this --node-rank"
         )
 
-    def _check_same_plan(self, welcome: Message) -> None:
-        """Node 0's plan is the one that runs: with another plan here the user would get another experiment than expected."""
-        digest = str(welcome.get("digest"))
+    def _check_same_plan(self, first_message: Message) -> None:
+        """UsageError unless this command has node 0's plan, which is the one that runs."""
+        digest = str(first_message.get("digest"))
         if digest != self._digest:
             raise UsageError(
                 f"{self._node}: the plan here differs from node 0's (hash {self._digest} here, {digest} there): give the same plan "

@@ -1,12 +1,12 @@
-"""Node 0 of a campaign without ssh: one command was started on every node, and the others (`launch.pernode_client`) connect to this one.
+"""Node 0 of a campaign without ssh: one command runs on every node, and the others (`launch.pernode_client`) connect to this one.
 
     with PernodeServer(paths, nodes=2, address="10.0.0.1", port=29500, plan=…, digest=…, report=…, how_to_start=…) as server:
         server.wait_for_nodes(is_stopped)          # until the commands of all other nodes have connected
         server.start("node1", argv, log)           # has one start an agent, which then has a connection of its own
         server.finish(exit_code)                   # ends them all with that exit code
 
-The port is bound before anything else is done; OUT/.gate.json holds its address. A command that ended may be started again: it connects
-again, and the next run, which waits for it a while, uses it. What runs on its node meanwhile belongs to its agent, which does not need it.
+The port is bound first; OUT/.gate.json holds its address. A command that ended may be started again: it reconnects, and the next run, which
+waits for it for a while, uses it. A run in progress on its node belongs to its agent, which does not need the command.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ DIGEST_DIGITS = 16
 POLL_S = 0.25
 # Longer than any query takes on the slowest host.
 ANSWER_TIMEOUT_S = 60.0
-# Time to see that a command has ended, and to start it again.
+# Time for the user to notice that a command has ended, and to restart it.
 REJOIN_TIMEOUT_S = 120.0
-# For a message on its way, and a command that is just busy.
+# For a message in flight, and a busy command.
 LEAVE_TIMEOUT_S = 5.0
 # Characters shown of what another program may have sent.
 MAX_SHOWN = 40
@@ -64,13 +64,13 @@ ReportLine = Callable[[str], None]
 class ServerFile:
     """OUT/.gate.json: where node 0 listens, in the folder that all nodes share.
 
-    Node 0 writes it and removes it at its end. It holds the authentication token, so only its owner may read it. A file that a dead
-    campaign left is recognised by its port, where nothing answers, and not by its age: clocks of hosts differ.
+    Node 0 writes it and removes it at its end. It holds the authentication token, so only its owner may read it. The file of a dead
+    campaign is recognised by its port, where nothing answers, not by its age, since clocks of hosts differ.
     """
 
     token: str
     addresses: tuple[str, ...]
-    """Of node 0, the one that the user named first."""
+    """Node 0's addresses, the user's first."""
     port: int
     since_t: float = 0.0
     plan: str = ""
@@ -89,9 +89,9 @@ def node_names(count: int) -> tuple[str, ...]:
 
 
 def plan_digest(plan: CampaignPlan) -> str:
-    """Equal on two nodes that would run the same: every run with its hash, scripts and settings included, on as many nodes.
+    """Equal on nodes with the same plan: every run with its hash, which includes scripts and settings, and its number of nodes.
 
-    The output folder, the budget and the choice of runs are node 0's.
+    The output folder, the budget and the selection of runs are node 0's alone.
     """
     what = [plan.name, [[spec.run, spec.hash, spec.place.nodes] for spec in plan.runs]]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:DIGEST_DIGITS]
@@ -118,12 +118,12 @@ def write_server_file(paths: CampaignPaths, addresses: Sequence[str], port: int,
 
 
 def read_server_file(paths: CampaignPaths) -> ServerFile | None:
-    """None where there is none yet; NotPrivateError unless this user wrote it: its writer decides what this host starts."""
+    """None where there is none yet; NotPrivateError unless this user wrote it, since its writer controls what this host starts."""
     return from_json_or_none(ServerFile, read_private_json(paths.pernode_server_file))
 
 
 def remove_server_file(paths: CampaignPaths, token: str) -> None:
-    """Unless a later campaign has put its own there."""
+    """Remove it, unless it is a later campaign's."""
     with contextlib.suppress(OSError, NotPrivateError):
         present = read_server_file(paths)
         if present is not None and present.token == token:
@@ -132,16 +132,16 @@ def remove_server_file(paths: CampaignPaths, token: str) -> None:
 
 def own_addresses(named: str, interface: str = "") -> list[str]:
     """The address that the user named, then all others of this host, or those of `place.interface`: a name may resolve to loopback, or to
-    a network nobody else is on."""
+    a network that the others cannot reach."""
     interfaces = list_interfaces()
     others = [address for addresses in interfaces.values() for address in addresses if is_reachable_address(address)]
     return list(dict.fromkeys([named, *(interface_addresses(interface, interfaces) or others)]))
 
 
 class QueryRounds:
-    """The doctor's queries to all nodes, one round after the other: node 0 answers in a child of its own, the others over the connection.
+    """The doctor's queries to all nodes, in rounds: node 0 answers through a child, the others over the connection.
 
-    Answers may come in any order; one to an earlier round is dropped.
+    Answers may come in any order; those to an earlier round are dropped.
     """
 
     def __init__(self, first: str, monotonic: Callable[[], float] = time.monotonic, here: AnswerProcess | None = None) -> None:
@@ -161,7 +161,7 @@ class QueryRounds:
                 send(node, {"kind": "ask", "n": self._number, "query": dict(query)})
 
     def fileno(self) -> int | None:
-        """Becomes readable when node 0 has answered itself; None where nothing can come."""
+        """Becomes readable when node 0's own answer is there; None where none can come."""
         return self._here.fileno()
 
     def left_s(self, timeout_s: float) -> float:
@@ -175,7 +175,7 @@ class QueryRounds:
             self._replies[node] = Reply(answer={} if trouble else answer, trouble=trouble, took_s=took_s, clock=clock)
 
     def is_pending(self, queries: Queries, connected: Collection[str]) -> bool:
-        """Whether an answer may still come; this node's own are read first, since they may be there at once."""
+        """Whether an answer may still come; this node's own are read first."""
         for number, answer in self._here.answers():
             self.add_answer(self._first, number, answer, OWN_CLOCK)
         return any(node not in self._replies and self._is_connected(node, connected) for node in queries)
@@ -214,14 +214,14 @@ class PernodeServer:
         monotonic: Callable[[], float] = time.monotonic,
         answers: AnswerProcess | None = None,
     ) -> None:
-        """`answers`: node 0's own to the doctor's questions."""
+        """`answers` answers the doctor's queries to node 0."""
         self._paths, self._plan, self._digest, self._report, self._how_to_start = paths, plan, digest, report, how_to_start
         self._timeout_s, self._monotonic = timeout_s, monotonic
         self.nodes = node_names(nodes)
         self.master_addr = address
-        """The address of node 0 that the user named: the rendezvous is there too, unless the plan names another."""
+        """The user's address of node 0, also of the rendezvous, unless the plan names another."""
         self.addresses = own_addresses(address, interface)
-        """All of node 0's, or those of `interface` (place.interface); that one first."""
+        """All addresses of node 0, or those of `interface` (place.interface); `address` first."""
         self._port, self._token, self._interface = port, new_token(), interface
         self._hellos: dict[str, Message] = {}
         self._disconnected: dict[str, str] = {}
@@ -233,8 +233,10 @@ class PernodeServer:
 
     def __enter__(self) -> PernodeServer:
         listening = _listen(self._port, listening_addresses(self._interface, self.master_addr))
-        welcome = {"plan": self._plan, "digest": self._digest}
-        self.connections = ControlServer(self._token, self.nodes[1:], welcome=lambda node: welcome, listening=listening, may_return=True)
+        first_message = {"plan": self._plan, "digest": self._digest}
+        self.connections = ControlServer(
+            self._token, self.nodes[1:], first_message=lambda _: first_message, listening=listening, may_return=True
+        )
         self.connections.__enter__()
         return self
 
@@ -273,7 +275,7 @@ class PernodeServer:
             self._receive(POLL_S)
 
     def wait_for_reconnect(self, is_stopped: Callable[[], bool] = lambda: False, timeout_s: float = REJOIN_TIMEOUT_S) -> None:
-        """Before a run: give the user a while to restart a command that has ended. Once for each end, or every run would wait."""
+        """Before a run: give the user time to restart a command that has ended, once for each end."""
         until_m = self._monotonic() + timeout_s
         while (awaited := {*self.disconnected()} - self._given_up) and not self.connections.failed:
             if self._monotonic() >= until_m or is_stopped():
@@ -287,7 +289,7 @@ class PernodeServer:
         return [node for node in self.nodes[1:] if node not in self._hellos]
 
     def disconnected(self) -> dict[str, str]:
-        """Nodes whose command connected and has ended since → how that is known."""
+        """Nodes whose command connected and has ended since → why it counts as ended."""
         self._receive()
         return dict(self._disconnected)
 
@@ -300,7 +302,7 @@ class PernodeServer:
         return str(self._hellos.get(node, {}).get("python", ""))
 
     def start(self, node: str, argv: Sequence[str], log: Path) -> None:
-        """Have an agent started by the command there; LaunchError where that has ended."""
+        """Let the node's command start an agent; LaunchError where the command has ended."""
         if node in self.missing():
             why = self._disconnected.get(node, "it never connected")
             problem = f"the command on {node} has ended ({why}): start it again there: {self._how(node)}"
@@ -310,7 +312,7 @@ class PernodeServer:
         self.connections.send(node, {"kind": "start", "argv": list(argv), "log": str(log)})
 
     def problem(self, node: str) -> str:
-        """Why the agent that was started there last can no longer connect; empty while it may."""
+        """Why the agent last started there can no longer connect; empty while it may."""
         self._receive()
         ended = f"the command on {node} has ended ({self._disconnected[node]})" if node in self._disconnected else ""
         return self._problems.get(node, ended)
@@ -324,7 +326,7 @@ class PernodeServer:
         return rounds.replies(queries, self._hellos, timeout_s)
 
     def finish(self, code: int) -> None:
-        """End every command with this exit code, and wait a moment until they have received it."""
+        """End every command with this exit code, and wait until they have received it."""
         if self._is_finished:
             return
         self._is_finished = True
@@ -347,7 +349,7 @@ class PernodeServer:
         elif kind == "lost":
             self._lost(node, str(message.get("why")))
         elif kind == "trouble" and message.get("log") == self._logs.get(node):
-            # The agent of an earlier run, which ends while the next one starts, no longer matters.
+            # Not of an agent of an earlier run, which may end while the next one starts.
             self._problems[node] = str(message.get("why"))
         elif kind == "answer":
             self._queries.add_answer(node, message.get("n"), message.get("answer"), self.connections.offset(node))
@@ -367,7 +369,7 @@ class PernodeServer:
         if self._hellos.pop(node, None) is None or self._is_finished:
             return
         self._disconnected[node] = why
-        self._report(f"the command on {node} has ended ({why}); the next run waits for it a while, start it again: {self._how(node)}")
+        self._report(f"The command on {node} has ended ({why}). The next run waits for it. Restart it there: {self._how(node)}")
 
     def _timeout_text(self, missing: Sequence[str]) -> str:
         return (

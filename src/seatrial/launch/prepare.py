@@ -5,9 +5,9 @@ environment.json, command.sh, agent.json, and the order in the last. On many hos
 attempt a hostfile of the hosts in use and a command.sh that starts them all. Commands and orders hold the plan's variables as they are,
 secrets too, and are private: a masked command could not be run.
 
-command.sh repeats by hand what the harness started. Events and rank logs of such a run go to attempt-N/by-hand/, so that what the harness
-recorded stays as it was. The base environment's variables that can change a run (NCCL_ALGO and the like) are in it as defaults: the shell
-that runs it wins.
+command.sh runs by hand what the harness started. Events and rank logs of such a run go to attempt-N/by-hand/, so that the harness's records
+stay unchanged. Variables of the base environment that can change a run (NCCL_ALGO and the like) are defaults there, which the shell
+overrides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from seatrial.core.tables import format_cell
 from seatrial.launch.launchers import allocation_for_node, node_paths
 from seatrial.launch.launchers.commands import SHELL_NAME, activation_script, command_for, rank_log_folder, variables_set_by_launcher
 from seatrial.launch.launchers.environment import environment, portable_environment
-from seatrial.launch.transports.select import user_ssh_args
+from seatrial.launch.transports.choice import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments
 from seatrial.machine.provenance import is_recorded_variable, mask_planned
@@ -85,7 +85,7 @@ def prepare_attempt(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation
 
 
 def prepare_local(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, base_env: Mapping[str, str]) -> AgentOrder:
-    """The same for a run on this machine, which has one agent."""
+    """`prepare_attempt` for a run on this machine, which has one agent."""
     order = _order(spec, attempt, allocation, base_env)
     defaults = _write_common(spec, attempt, allocation, order.command, base_env)
     write_text(attempt.command, command_script(order.command, attempt, defaults), PRIVATE_PROGRAM)
@@ -96,14 +96,14 @@ def prepare_local(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, 
 def _ssh_args(place: PlaceSpec, nodes: Sequence[Node], base_env: Mapping[str, str]) -> tuple[str, ...]:
     """The options of the ssh that started the agents."""
     if not base_env.get(PDSH_APPEND):
-        # Saves looking up the names.
+        # Without looking up names.
         return place.ssh_args
     return user_ssh_args(place, [node.name for node in nodes if not is_this_host(node.name)], base_env)
 
 
 def _base_environment(place: PlaceSpec, node: Node, base_env: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment beneath the variables of a node's ranks, as far as the harness knows it: all of its own on this machine, elsewhere
-    what is not bound to a host. What another host adds, its agent records."""
+    """The base environment of a node's ranks, as far as the harness knows it: its own on this machine, elsewhere the part not bound to a
+    host. What another host adds is recorded by its agent."""
     is_here = node.node_rank == 0 if place.traits.typed_on_each_node else is_this_host(node.name)
     return base_env if is_here else portable_environment(base_env)
 
@@ -111,7 +111,7 @@ def _base_environment(place: PlaceSpec, node: Node, base_env: Mapping[str, str])
 def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, base_env: Mapping[str, str]) -> AgentOrder:
     node = allocation.node
     command = command_for(spec, allocation, attempt, base_env)
-    # The plan's interpreter is on the hosts, and need not be here.
+    # The plan's interpreter is on the hosts, not necessarily here.
     if not node or command.argv[0] != spec.place.python:
         command = resolve_program(command, base_env)
     if is_activated(spec):
@@ -134,7 +134,7 @@ def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, base_en
 
 
 def is_activated(spec: RunSpec) -> bool:
-    """Whether the ranks are started after the site's lines. An image has an environment of its own, and the job around it had them."""
+    """Whether the ranks are started after the site's lines; not in an image, which has its own environment."""
     in_image = spec.place.slurm is not None and spec.place.slurm.container is not None
     return spec.site is not None and bool(spec.site.activate) and not in_image
 
@@ -142,7 +142,7 @@ def is_activated(spec: RunSpec) -> bool:
 def _write_common(
     spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, command: Command, base_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Write what is the same for all nodes; the base environment's variables that command.sh has as defaults."""
+    """Write the files common to all nodes; returns the base environment's variables that command.sh has as defaults."""
     recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, base_env)}
     by_launcher = {**_shared_variables(command), **variables_set_by_launcher(spec, allocation, {**base_env, **command.env})}
     for name, value in by_launcher.items():
@@ -167,14 +167,14 @@ def _write_common(
 # Settings that only the stage-1 trainer has, however it is started.
 _STAGE1_SETTINGS = ("speech_model", "text_model", "zero_stage")
 SPLIT = "split"
-"""The original's word for an attention that differs between the towers."""
+"""The original's value where attention differs between the towers."""
 
 
 def write_log_header(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, order: AgentOrder, provenance: Provenance) -> None:
     """Begin launcher.log of a stage-1 run with the original driver's META and CMD blocks, secrets masked; agents append to it.
 
-    What the trainer decides where it runs is not known yet: effective precision, dtype and attention are empty, and values of keys that the
-    original filled with effective ones are marked as requested. The manifest has what became of them.
+    Effective precision, dtype and attention are not known yet and stay empty; where the original had effective values, requested ones are
+    marked as such. The manifest has the effective ones.
     """
     if not all(name in spec.settings or name in spec.axes for name in _STAGE1_SETTINGS):
         return
@@ -189,7 +189,7 @@ def _meta_cells(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, pr
     """The values of META that are known before the start."""
     requested = {**spec.settings, **spec.axes}
     known = config_cells(spec, provenance, {}, allocation.ranks)
-    # Where a tower has none of its own, it is the common one; where only the towers have one, theirs is the common one.
+    # A tower without its own value has the common one; without a common one, the towers' is used.
     towers = {name: known[name] or known["attn_impl_req"] for name in ("speech_attn_impl_req", "text_attn_impl_req")}
     speech, text = towers.values()
     telemetry, timing, fixed_slice_s = spec.telemetry, spec.timing, requested.get("fixed_slice_s")

@@ -1,7 +1,7 @@
 """Slurm's own programs, each call bounded by a timeout: what it knows of its jobs and partitions.
 
-In: program and arguments. Out: an `Answer`, or None from the functions that read one, where the controller did not answer: that is no
-failure, it is asked again later. Nothing is looked up in a database that may be switched off: `sacct` is asked last, and may not answer.
+In: program and arguments. Out: an `Answer`, or None from the functions that read one, where the controller did not answer: it is asked
+again later. `sacct` is used last, since the accounting database may be switched off.
 """
 
 from __future__ import annotations
@@ -15,24 +15,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from seatrial.records.job import FORGOTTEN, JobStatus
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 
-# A controller that is away lets its clients wait for a multiple of MessageTimeout, by default 10 s.
+# Clients of an unreachable controller wait for a multiple of MessageTimeout, by default 10 s.
 TIMEOUT_S = 30.0
 POLL_S = 0.1
 START_S = 30.0
-"""From a job's start to its first step, agents on all nodes included; also how often Slurm looks at time limits."""
+"""From a job's start to its first step, agents on all nodes included; also how often Slurm checks time limits."""
 OPTION_PREFIXES = ("SBATCH_", "SLURM_", "SLURMD_", "SALLOC_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_")
-# Where the cluster is, and who the user is there.
+# The cluster, and the user's identity there.
 KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})
 # Set by Slurm for the tasks of a job.
 GPUS_OF_JOB = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-LIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "RESIZING", "SIGNALING"})
-"""States of a job that is not over."""
-QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
-"""States of a job that has not started, or is to start again."""
-FORGOTTEN = ""
-"""In place of a state: Slurm does not know the job any more."""
 _UNREACHABLE = re.compile(
     r"Unable to contact|Connection (?:refused|timed out)|Socket timed out|Zero Bytes|controller not responding|backup controller"
     r"|Communication connection failure|Resource temporarily unavailable|Message connection",
@@ -61,15 +56,15 @@ class Answer:
 
     @property
     def problem(self) -> str:
-        """The last line of what it complains about, without its own name."""
+        """Its last error line, without the program's name."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         return re.sub(r"^\w+: (?:error: )?", "", lines[-1]) if lines else f"exit code {self.returncode}"
 
 
 def environment(environ: Mapping[str, str], *, within_job: bool = False) -> dict[str, str]:
-    """For Slurm's programs: without the variables by which they take options that nobody typed (`SBATCH_PARTITION` counts before a line
-    of the script, `SQUEUE_FORMAT` changes what is read). Also without those of a job around this process, which a submitted job would
-    inherit, unless they are to act `within_job`."""
+    """The environment of Slurm's programs: without variables that act as options (`SBATCH_PARTITION` overrides the script,
+    `SQUEUE_FORMAT` changes the output), and, unless they act `within_job`, without those of a job around this process, which a submitted
+    job would inherit."""
     kept = KEPT if not within_job else {*KEPT, *(name for name in environ if name.startswith("SLURM_"))}
     of_job = GPUS_OF_JOB if "SLURM_JOB_ID" in environ and not within_job else ()
     return {name: value for name, value in environ.items() if name in kept or not (name.startswith(OPTION_PREFIXES) or name in of_job)}
@@ -84,10 +79,10 @@ def call(
     variables: Mapping[str, str] | None = None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """Run one of Slurm's programs to its end, with `text` as its input and `variables` on top of the environment; until the timeout, or
-    until `give_up` says so."""
+    """Run one of Slurm's programs to its end, with `text` as its input and `variables` on top of the environment; until the timeout or
+    `give_up`."""
     try:
-        # In a session of its own: Ctrl-C in the terminal is for the harness, which decides what becomes of the jobs.
+        # In a session of its own: Ctrl-C in the terminal is for the harness alone.
         process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -114,32 +109,12 @@ def call(
 
 
 Call = Callable[[Sequence[str]], Answer]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobStatus:
-    """A job as Slurm sees it."""
-
-    state: str
-    """As squeue names it: `PENDING`, `RUNNING`, `CANCELLED`; FORGOTTEN where it is not known any more."""
-    reason: str = ""
-    """Why it waits, or why it ended."""
-    nodes: str = ""
-    comment: str = ""
-    queued_t: float = 0.0
-    """When it was put into the queue, the last time; 0 where that is unknown."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.state not in LIVE and self.state not in QUEUED
-
-    @property
-    def is_queued(self) -> bool:
-        return self.state in QUEUED
+ScriptCall = Callable[[Sequence[str], str], Answer]
+"""The same with a text on standard input."""
 
 
 def own_jobs(ask: Call | None = None) -> dict[str, JobStatus] | None:
-    """Every job of this user that Slurm still lists, by id; None where it does not answer."""
+    """Every job of this user that Slurm lists, by id; None where it does not answer."""
     answer = (ask or call)(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%V|%k"])
     if not answer.ok:
         return None
@@ -148,7 +123,7 @@ def own_jobs(ask: Call | None = None) -> dict[str, JobStatus] | None:
 
 
 def _wall_clock(text: str) -> float:
-    """`2026-11-18T09:47:13`, by this host's zone; 0 for `Unknown`."""
+    """`2026-11-18T09:47:13` in this host's time zone; 0 for `Unknown`."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -156,7 +131,7 @@ def _wall_clock(text: str) -> float:
 
 
 def final_state(job: str) -> JobStatus:
-    """Of a job that squeue does not list any more: from the accounting, where there is one."""
+    """The state of a job that squeue no longer lists, from the accounting; FORGOTTEN without one."""
     answer = call(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State,Reason,NodeList"])
     rows = [line.split("|") for line in answer.stdout.splitlines() if line.count("|") >= 2] if answer.ok else []
     if not rows:
@@ -174,19 +149,19 @@ def earlier_states(job: str) -> tuple[str, ...]:
 
 
 def cancel(job: str, ask: Call | None = None) -> Answer:
-    """A job that is over, or unknown, is none that has to be cancelled."""
+    """Cancel a job; also ok where it is over or unknown."""
     answer = (ask or call)(["scancel", job])
     return Answer(returncode=0) if _INVALID_JOB.search(answer.stderr) else answer
 
 
 def time_left_s(job: str) -> float | None:
-    """Until the job's time limit; None where there is none, or it is not known."""
+    """Time until the job's time limit; None where there is none, or it is unknown."""
     answer = call(["squeue", "--noheader", f"--jobs={job}", "--format=%L"])
     return duration_s(answer.stdout.strip()) if answer.ok else None
 
 
 def duration_s(text: str) -> float | None:
-    """Of `90` (minutes), `30:00`, `2:00:00`, `1-12` (days and hours) or `1-12:30:00`; None for `UNLIMITED`, and for what is not a time."""
+    """`90` (minutes), `30:00`, `2:00:00`, `1-12` (days and hours) or `1-12:30:00` in seconds; None for `UNLIMITED` and invalid text."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if found is None:
         return None
@@ -198,13 +173,13 @@ def duration_s(text: str) -> float | None:
 
 
 def time_limit_s(text: str) -> float | None:
-    """Of a job with this limit: Slurm rounds it up to minutes, and takes 0 for none."""
+    """The limit in seconds: Slurm rounds it up to minutes, and 0 means none."""
     limit_s = duration_s(text)
     return math.ceil(limit_s / 60) * 60.0 if limit_s else None
 
 
 def short_time_problem(time_limit: str, warn_s: int) -> str:
-    """Why a job with this limit would be warned of its end before its first step; empty where it has time."""
+    """Why a job with this limit would be warned of its end before its first step; empty where there is time."""
     limit_s = time_limit_s(time_limit)
     if limit_s is None or limit_s - warn_s > START_S:
         return ""
@@ -240,7 +215,7 @@ def resource_options(wanted: SlurmSpec) -> Iterator[tuple[str, str | None]]:
 
 
 def try_submission(place: PlaceSpec) -> Answer:
-    """What sbatch says to such a job, without submitting it."""
+    """sbatch's answer to such a job, without submitting it."""
     wanted = place.slurm or SlurmSpec()
     options = [f"--{name}" if value is None else f"--{name}={value}" for name, value in resource_options(wanted)]
     layout = [f"--nodes={place.nodes}", "--ntasks-per-node=1"]
@@ -266,19 +241,19 @@ class Partition:
 
     name: str
     nodes: int
-    """Those of them that are not drained or down count too: they may come back while the job waits."""
+    """Drained or down nodes included: they may come back while the job waits."""
     default: bool = False
     gres: tuple[str, ...] = ()
     cpus: int = 0
-    """Of its largest node."""
+    """CPUs of its largest node."""
     state: str = "up"
     """Or `down`, `drain`, `inactive`."""
     max_time_s: float | None = None
     """The longest job; None for no limit."""
     default_time_s: float | None = None
-    """Of a job that names no limit; None for the longest."""
+    """The limit of a job that names none; None for the longest."""
     max_nodes: int | None = None
-    """Of a single job; None for no limit."""
+    """Nodes of a single job; None for no limit."""
 
     @property
     def up(self) -> bool:
@@ -286,7 +261,7 @@ class Partition:
 
 
 def configuration_problem() -> str:
-    """Why Slurm's programs cannot know their cluster: no slurm.conf here, and none to be fetched. Empty where they do."""
+    """Why Slurm's programs find no cluster: no slurm.conf here, and none can be fetched. Empty where they do."""
     answer = call(["sinfo", "--noheader"])
     return answer.problem if not answer.ok and "configuration source" in answer.stderr else ""
 

@@ -16,6 +16,8 @@ both in seconds). Per kind:
     halt       step at_step                    the rank stops here because of halt.json (attempt, at_step, reason: stop before that step)
     stop       step steps
 
+A `step` line is one unit of work: a training step; for a server it would be a request, with the same fields.
+
 Steps count from 0, so N steps are 0 to N-1, and a heartbeat's `step` is the last one that ended, null before. `iter_ms` is wall
 time from step end to step end on the monotonic clock, without pauses; for the first step, from its own start. Phases that were not
 measured are null. A loss that is not finite is "nan", "inf" or "-inf".

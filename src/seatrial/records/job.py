@@ -1,4 +1,4 @@
-"""A run as a job of a scheduler: what was submitted, what was started, and what the program in the job needs to know."""
+"""A run as a job of a scheduler: what was submitted and started, the input of the program in the job, and the job's state."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import enum
 from dataclasses import dataclass, field
 
 from seatrial.records.plan import CampaignPlan, RunSpec
+
+LIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "RESIZING", "SIGNALING"})
+"""States of a job that is not over."""
+QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+"""States of a job that has not started, or is to start again."""
+FORGOTTEN = ""
+"""In place of a state: the scheduler does not know the job any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +27,7 @@ class JobOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationOrder:
-    """allocation-N/job_order.json, which only its user can read: what the program in a job runs that holds its nodes for many runs."""
+    """allocation-N/job_order.json, which only its user can read: what the program in a job for many runs runs."""
 
     plan: CampaignPlan
     plan_hash: str = ""
@@ -39,6 +46,9 @@ class AllocationOrder:
         return tuple(spec for spec in self.plan.runs if spec.run in self.first_attempts)
 
 
+Order = JobOrder | AllocationOrder
+
+
 class AllocationEnding(str, enum.Enum):
     """Why the program in such a job ended."""
 
@@ -48,15 +58,15 @@ class AllocationEnding(str, enum.Enum):
     """Too little time was left for the next run."""
     TIME_LIMIT = "time_limit"
     NODE_LOST = "node_lost"
-    """Also preempted: nobody wanted this end, and a new job may well succeed."""
+    """Or preempted: a new job may succeed."""
     USER = "user"
     ENDED = "ended"
-    """From outside, by stop_on_error, or since several runs in a row failed alike."""
+    """From outside, by stop_on_error, or after identical failures in a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllocationEnd:
-    """allocation-N/job_end.json: the job is over. Written by the program in it, else by whoever follows the job."""
+    """allocation-N/job_end.json: the job is over. Written by the program in it, else by the harness that follows the job."""
 
     ending: AllocationEnding
     detail: str = ""
@@ -71,7 +81,7 @@ class SubmittedJob:
     """Slurm's id."""
     submitted_t: float = 0.0
     cluster: str = ""
-    """Of several that one controller knows; empty for the only one."""
+    """The cluster, where the controller knows several; else empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,4 +94,26 @@ class StartedJob:
     """How often Slurm had requeued the job before."""
     nodes: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
-    """What Slurm gave to it (`SLURM_JOB_PARTITION`, `SLURM_JOB_CPUS_PER_NODE`, `CUDA_VISIBLE_DEVICES` …)."""
+    """Variables set by Slurm (`SLURM_JOB_PARTITION`, `SLURM_JOB_CPUS_PER_NODE`, `CUDA_VISIBLE_DEVICES` …)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """A job as its scheduler reports it."""
+
+    state: str
+    """In squeue's words: `PENDING`, `RUNNING`, `CANCELLED`; FORGOTTEN where the job is not known any more."""
+    reason: str = ""
+    """Why it waits, or why it ended."""
+    nodes: str = ""
+    comment: str = ""
+    queued_t: float = 0.0
+    """When it was last put into the queue; 0 where that is unknown."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in LIVE and self.state not in QUEUED
+
+    @property
+    def is_queued(self) -> bool:
+        return self.state in QUEUED

@@ -29,7 +29,7 @@ class Allocation:
     """The resources of one run, from its place: ranks, devices and a reserved port."""
 
     ranks: int
-    """Of the whole job."""
+    """Ranks of the whole job."""
     devices: tuple[str, ...] = ()
     master_addr: str = "127.0.0.1"
     master_port: int
@@ -140,19 +140,19 @@ class ObservedRanks:
     world_sizes: tuple[int, ...] = ()
     """Every number of ranks in their variables; one, unless they started several jobs."""
     ranks: tuple[int, ...] = ()
-    """Those of this host that were seen."""
+    """Ranks seen on this host."""
     launchers: tuple[str, ...] = ()
-    """Of COMMAND_LAUNCHERS, those among its processes."""
+    """Members of COMMAND_LAUNCHERS among its processes."""
     spawned: int = 0
-    """Most processes at once that Python's multiprocessing had spawned."""
+    """The largest number of processes spawned at once by Python's multiprocessing."""
     looks: int = 0
-    """How often it looked."""
+    """The number of scans."""
     forked: int = 0
-    """Processes that a Python process had forked, and that did about equal work while it waited."""
+    """Processes that a Python process forked, and that did similar work while it waited."""
     connections: tuple[RankConnection, ...] = ()
-    """Those that were seen at any look. Two ranks that hold the two ends of one are in touch, whatever their script reports."""
+    """Connections seen in any scan. Two ranks at the two ends of one are connected, whatever their script reports."""
     listening: tuple[RankListener, ...] = ()
-    """Where ranks accept connections, as seen at any look."""
+    """Where ranks accept connections, as seen in any scan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ class Communicator:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> Communicator | None:
-        """Of a `process_group` event; None for another one, or a damaged one."""
+        """From a `process_group` event; None for any other or damaged event."""
         rank, size, backend = event.get("rank"), event.get("size"), event.get("backend")
         if event.get("kind") != PROCESS_GROUP or type(rank) is not int or type(size) is not int or not isinstance(backend, str):
             return None
@@ -202,9 +202,9 @@ class AgentReport:
     host: str = ""
     """The reporting node, on many hosts; empty on one."""
     silent: bool = False
-    """Of `node_lost` (by the harness, of one of many hosts): its connection was not closed, but silent for too long."""
+    """In `node_lost` (by the harness, on many hosts): the connection was not closed, but silent for too long."""
     oom_kills: str = ""
-    """Of `exited`: the counter of the kernel's OOM killer that rose during the run (`oom_kill 3 → 4 in its cgroup`)."""
+    """In `exited`: the counter of the kernel's OOM killer that rose during the run (`oom_kill 3 → 4 in its cgroup`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,13 +218,13 @@ class AgentEndpoint(ControlEndpoint):
     holds_port: bool = False
     """Whether this node reserves the rendezvous port for the run and reports it: node 0 does. `port` above is the harness's own."""
     rendezvous_port: int | None = None
-    """Exactly this one; None for any free one."""
+    """The requested port; None for any free one."""
     port_base: int | None = None
     """First of the 200 ports to try."""
 
 
 SKEW_S = 1.0
-"""From this offset on a clock is wrong. NTP leaves less, and it is half a sampling interval."""
+"""From this offset on a clock counts as wrong: NTP achieves less, and it is half a sampling interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,13 +234,13 @@ class RendezvousView:
     resolved: tuple[str, ...] = ()
     """Addresses of the master by this node's resolver; none for an unknown name."""
     interface: str = ""
-    """That its ranks would use, by NCCL's rules, Gloo's, or the route to the master; empty where unknown."""
+    """The interface that its ranks would use, by NCCL's or Gloo's rules or the route to the master; empty where unknown."""
     address: str = ""
-    """Its own, on that interface."""
+    """Its own address on that interface."""
     interfaces: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Those that are up → their addresses."""
+    """Interfaces that are up → their addresses."""
     missing_interface: str = ""
-    """What the plan or the site names, and this node lacks."""
+    """An interface that the plan or the site names and this node lacks."""
 
     @property
     def nic(self) -> str:
@@ -262,13 +262,13 @@ class NodeRecord:
     name: str
     """As in the hostfile."""
     host: str = ""
-    """Its own name; empty where its agent never connected."""
+    """The host's own name; empty where its agent never connected."""
     node_rank: int = 0
     first_rank: int = 0
     ranks: int = 1
     devices: tuple[str, ...] = ()
     returncode: int | None = None
-    """Of its launcher; None where it never started, or was not reported."""
+    """The launcher's; None where it never started, or was not reported."""
     ended: str = ""
     """`exited`, `lost` (its connection ended) or `not_started`."""
     detail: str = ""
@@ -282,9 +282,9 @@ class NodeRecord:
     rendezvous: str = ""
     """The master's address as this node resolves it; empty where its agent was not asked."""
     interface: str = ""
-    """That its ranks use towards the others; empty where unknown."""
+    """The interface that its ranks use towards the others; empty where unknown."""
     address: str = ""
-    """Its own, on that interface."""
+    """Its own address on that interface."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,7 @@ class PlaceTraits:
     typed_on_each_node: bool = False
     """The command is typed on each node: nodes are known by rank only until they connect to node 0."""
     runs_in_jobs: bool = False
-    """A scheduler runs it, on nodes that are not known before; jobs outlive the harness."""
+    """A scheduler runs it, on nodes that are not known before; jobs outlive the harness. Such a place is a `launch.places.JobPlace`."""
     counts_nodes: bool = False
     """`nodes` is their number."""
 

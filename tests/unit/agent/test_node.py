@@ -117,7 +117,7 @@ def test_before_its_order_it_ends_quietly_with_the_harness(tmp_path: Path) -> No
         node.hear("hello")
         node.server.close()
         assert node.wait() == 0
-    assert states(node.log(), "the peer closed the connection", "before there was anything to start")
+    assert states(node.log(), "the peer closed the connection", "before an order arrived")
 
 
 def test_over_before_its_order_ends_it(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_harness_of_another_version_is_reported_in_one_sentence(tmp_path: Path
     with Node(tmp_path) as node:
         assert node.wait() == 3
     (line,) = node.start_log.read_text().splitlines()
-    assert line.startswith(f"seatrial.agent: {NAME} has Seatrial ") and line.endswith("install the same version on all hosts")
+    assert line.startswith(f"seatrial.agent: {NAME} runs Seatrial ") and line.endswith("install the same version on all hosts")
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_files_are_seen_replaced_and_removed(
     assert "trouble" not in answerer.answer({**put, "text": "one"})
     assert other.answer({**look, "wanted": {FILE: "one"}})["troubles"] == {}
     assert other.answer({**look, "wanted": {FILE: ["one", "two"]}})["troubles"] == {}
-    assert other.answer({**look, "wanted": {FILE: "two"}})["troubles"] == {FILE: "an older text is seen there"}
+    assert other.answer({**look, "wanted": {FILE: "two"}})["troubles"] == {FILE: "stale content is read there"}
     answerer.answer({**put, "text": "two"})
     assert other.answer({**look, "wanted": {FILE: "two"}})["troubles"] == {}
     assert other.answer({**look, "wanted": {FILE + "0": "x"}})["troubles"] == {FILE + "0": "No such file or directory"}

@@ -213,7 +213,7 @@ def test_few_at_once_and_all_within_the_timeout(tmp_path: Path, start: Start, ca
     stacks.advance(STACKS_TIMEOUT_S)
     wait_until(lambda: _all_collected(stacks), "all are ended")
     stacks.advance(STACKS_TIMEOUT_S + 0.1)
-    assert f"not rank {MAX_CONCURRENT_PY_SPY} (pid {ranks[-1].pid}) (there was no time left for it)" in _reported(capfd)
+    assert f"not rank {MAX_CONCURRENT_PY_SPY} (pid {ranks[-1].pid}) (skipped: out of time)" in _reported(capfd)
 
 
 def test_an_end_meanwhile_is_reported(tmp_path: Path, start: Start, capfd: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_a_request_for_stacks_after_the_run_is_answered(tmp_path: Path) -> None:
     assert [_first_report(agent)["kind"] for _ in range(2)] == ["started", "exited"]
     agent.stdin.write("stacks\n")
     agent.stdin.flush()
-    assert _first_report(agent)["detail"] == "the run was over already"
+    assert _first_report(agent)["detail"] == "the run had already ended"
     _rest(agent, "kill\n")
 
 

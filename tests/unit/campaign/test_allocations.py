@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from seatrial.campaign.allocation_job import run_allocation
-from seatrial.campaign.allocations import AllocationLoop, settle_other_job
 from seatrial.campaign.interrupts import Urgency
 from seatrial.campaign.invocation import EarlyEnd
-from seatrial.campaign.job import CurrentJob
-from seatrial.campaign.job_endings import stop_jobs
-from seatrial.campaign.job_queue import MAX_AGAIN
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import close_abandoned_attempts
 from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.slurm.allocation_loop import AllocationLoop, settle_other_job
+from seatrial.campaign.slurm.outcomes import stop_jobs
+from seatrial.campaign.slurm.program import CurrentJob
+from seatrial.campaign.slurm.queue import MAX_AGAIN
+from seatrial.campaign.slurm_allocation_program import run_allocation
 from seatrial.core import files
 from seatrial.core.errors import RefusedError
 from seatrial.core.paths import CampaignPaths
@@ -187,7 +187,7 @@ def test_a_program_that_was_replaced_ends_and_writes_no_end(tmp_path: Path, fake
         assert signals.urgency is Urgency.KILL
         return None
 
-    monkeypatch.setattr("seatrial.campaign.allocation_job.run_in_job", replaced)
+    monkeypatch.setattr("seatrial.campaign.slurm_allocation_program.run_in_job", replaced)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     assert run_allocation(paths, {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "node1"}) is None and not paths.job_end.exists()
 
@@ -225,7 +225,7 @@ def test_a_run_in_the_users_job_that_fails_since_the_job_is_over_is_no_failed_ru
     fake.states, fake.comments = {"1": state}, {"1": ""}
     monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
     lost = RunOutcome(run=FIRST.run, attempt=1, hash=FIRST.hash, outcome=Outcome.FAILED, cause=Cause.HOST_LOST)
-    monkeypatch.setattr("seatrial.campaign.job.run_to_outcome", lambda *_, **__: lost)
+    monkeypatch.setattr("seatrial.campaign.slurm.program.run_one", lambda *_, **__: lost)
     attempt = CampaignPaths(tmp_path).run(FIRST.run).attempt(1)
     attempt.folder.mkdir(parents=True)
     outcome = CurrentJob({"SLURM_JOB_ID": "1"}).run(FIRST, attempt, NoInterrupts())

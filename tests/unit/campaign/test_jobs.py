@@ -13,24 +13,24 @@ from typing import Any
 
 import pytest
 
-from seatrial.campaign import job as job_program
-from seatrial.campaign import job_queue
 from seatrial.campaign.interrupts import Urgency
 from seatrial.campaign.invocation import EarlyEnd, Invocation
-from seatrial.campaign.job import JobSignals, run_attempt
-from seatrial.campaign.job_endings import ended_by_slurm, judge_job, settle_other_jobs, stop_jobs
-from seatrial.campaign.job_queue import HOPELESS_S, MAX_AGAIN, FollowedJob
-from seatrial.campaign.jobs import InFlightJob, JobLoop
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.slurm import program, queue
+from seatrial.campaign.slurm.job_loop import InFlightJob, JobLoop
+from seatrial.campaign.slurm.outcomes import ended_by_slurm, judge_job, settle_other_jobs, stop_jobs
+from seatrial.campaign.slurm.program import run_attempt
+from seatrial.campaign.slurm.queue import MAX_AGAIN, NEVER_STARTS_S, FollowedJob
+from seatrial.campaign.slurm.signals import JobSignals
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError, SeatrialError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.launch.places import slurm as place
 from seatrial.machine import slurm
-from seatrial.machine.slurm import FORGOTTEN, Answer, JobStatus
+from seatrial.machine.slurm import Answer
 from seatrial.records.codec import from_json, to_json
-from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
+from seatrial.records.job import FORGOTTEN, JobOrder, JobStatus, StartedJob, SubmittedJob
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, PlaceSpec, RunSpec, SlurmSpec
 from tests.facts import states
@@ -72,19 +72,19 @@ class FakeSlurm:
             do()
 
     def call(self, argv: Sequence[str], text: str = "", timeout_s: float = 0.0, **_: object) -> Answer:
-        program = argv[0]
-        taken = self._submit(text) if program == "sbatch" and (program not in self.away or self.takes_unanswered) else ""
-        if program in self.away:
+        name = argv[0]
+        taken = self._submit(text) if name == "sbatch" and (name not in self.away or self.takes_unanswered) else ""
+        if name in self.away:
             return AWAY
-        if program == "squeue":
+        if name == "squeue":
             queued = datetime.fromtimestamp(self.queued_t).isoformat()
             known = {job: state for job, state in self.states.items() if state is not None}
             rows = [f"{job}|{state}|{self.reason}|node1|{queued}|{self.comments[job]}" for job, state in known.items()]
             return Answer(returncode=0, stdout="\n".join(rows))
-        if program == "sacct":
+        if name == "sacct":
             state = self.accounting.get(argv[-2].partition("=")[2])
             return Answer(returncode=0, stdout=f"{state}|None|node1\n") if state else Answer(returncode=1, stderr="accounting is disabled")
-        if program == "scancel":
+        if name == "scancel":
             self.cancelled.append(argv[1])
             self.states[argv[1]] = "CANCELLED"
         return Answer(returncode=0, stdout=taken)
@@ -318,7 +318,7 @@ def test_each_wait_in_the_queue_has_its_deadline_and_is_shown_as_a_wait(
     limited = replace(SPEC, place=replace(SPEC.place, slurm=SlurmSpec(partition="gpu", queue_s=60.0)))
     loop, schedule = loop_of(tmp_path, fake, specs=(limited,))
     begin_t = time.time()
-    monkeypatch.setattr(job_queue, "time", SimpleNamespace(time=lambda: begin_t + fake.now_m))
+    monkeypatch.setattr(queue, "time", SimpleNamespace(time=lambda: begin_t + fake.now_m))
 
     def requeue() -> None:
         fake.states["1"], fake.reason, fake.queued_t = "PENDING", "ReqNodeNotAvail", begin_t + fake.now_m
@@ -338,7 +338,7 @@ def test_a_reason_that_no_other_jobs_end_resolves_ends_the_wait(tmp_path: Path, 
     fake.at(1.0, lambda: set_states(fake, "PENDING"))
     fake.reason = reason
     interrupts = NoInterrupts()
-    fake.at(HOPELESS_S + 30, lambda: setattr(interrupts, "hung_up", True))
+    fake.at(NEVER_STARTS_S + 30, lambda: setattr(interrupts, "hung_up", True))
     _, outcomes = run(tmp_path, fake, interrupts)
     assert [(one.cause, one.detail) for one in outcomes] == (
         [(Cause.JOB_NEVER_STARTS, f"Slurm job 1 could never start ({reason}), and was cancelled")] if cancelled else []
@@ -436,13 +436,13 @@ def test_a_program_that_slurm_lost_sight_of_ends_and_leaves_the_later_outcome(
 
     def first(spec: RunSpec, attempt: AttemptPaths, signals: JobSignals, *_: Any, **__: Any) -> RunOutcome:
         assert attempt.number == 1 and signals.urgency is Urgency.NONE
-        monkeypatch.setattr(job_program, "run_to_outcome", second)
+        monkeypatch.setattr(program, "run_one", second)
         assert run_attempt(ordered, {**ENVIRON, "SLURM_RESTART_COUNT": "1"}).outcome is Outcome.OK
-        monkeypatch.setattr(job_program, "STOP_POLL_S", 0.0)
+        monkeypatch.setattr("seatrial.campaign.slurm.signals.STOP_POLL_S", 0.0)
         ended.append(signals.urgency)
         return OK
 
-    monkeypatch.setattr(job_program, "run_to_outcome", first)
+    monkeypatch.setattr(program, "run_one", first)
     assert run_attempt(ordered, ENVIRON).cause is Cause.JOB_REQUEUED
     assert ended == [Urgency.KILL]
     attempts = [ordered, AttemptPaths(ordered.folder.with_name("attempt-2"))]
@@ -465,6 +465,6 @@ def test_a_script_submitted_by_hand_while_its_job_lives_is_refused(ordered: Atte
 
 def test_a_script_submitted_by_hand_after_its_job_is_run(ordered: AttemptPaths, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
-    monkeypatch.setattr(job_program, "run_to_outcome", lambda *_, **__: OK)
+    monkeypatch.setattr(program, "run_one", lambda *_, **__: OK)
     fake.states, fake.comments = {"12": "CANCELLED"}, {"12": ""}
     assert run_attempt(ordered, {**ENVIRON, "SLURM_JOB_ID": "13"}).outcome is Outcome.OK

@@ -20,7 +20,7 @@ from seatrial.core import files
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.observe.eta import CurrentRun
 from seatrial.records.caution import Check
-from seatrial.records.codec import from_json, to_json
+from seatrial.records.codec import from_json
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
@@ -76,9 +76,7 @@ class Runs:
         if isinstance(how, OSError):
             raise how
         outcome = how if isinstance(how, RunOutcome) else RunOutcome(run=spec.run, attempt=1, hash="", outcome=how)
-        outcome = replace(outcome, attempt=attempt.number, hash=spec.hash, duration_s=RUN_S)
-        files.write_json(attempt.outcome, to_json(outcome))
-        return outcome
+        return replace(outcome, attempt=attempt.number, hash=spec.hash, duration_s=RUN_S)
 
     def run(self, plan: CampaignPlan, **how: Any) -> tuple[CampaignEnd, Recorder]:
         recorder = Recorder()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from seatrial.campaign import one_run
-from seatrial.campaign.ending import Ending, RankEndings, judge_ending
 from seatrial.campaign.follow import HOSTS_KILL_TIMEOUT_S, KILL_TIMEOUT_S, Follower, clock_offsets
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.one_run import close_attempt, code_folder, link_counted, link_current, new_attempt, run_one
+from seatrial.campaign.outcome_rules import Ending, RankEndings, judge_ending
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
 from seatrial.core.errors import LaunchError, PortTakenError, StoppedError
@@ -55,7 +55,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, attempt: AttemptPaths, error: Launc
         yield
 
     monkeypatch.setattr(one_run, "allocate", allocate)
-    return run_one(run or spec("mb8", 1), attempt, FixedUrgency(), lambda *_: None, lambda: None)
+    return close_attempt(attempt, run_one(run or spec("mb8", 1), attempt, FixedUrgency(), lambda *_: None, lambda: None))
 
 
 def test_attempts_never_share_a_folder(tmp_path: Path) -> None:

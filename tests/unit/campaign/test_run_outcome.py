@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.campaign.ending import Ending, LostHost, RankEndings, judge_ending, with_oom_kill
+from seatrial.campaign.outcome_rules import Ending, LostHost, RankEndings, judge_ending, with_oom_kill
 from seatrial.campaign.run_outcome import (
     FAILURE_TAIL_LINES,
     line_before,
@@ -135,7 +135,7 @@ def test_every_lost_host_is_named() -> None:
 def test_the_host_whose_agent_was_stopped_is_named() -> None:
     nodes = (NodeRecord(name="node1", returncode=-15), NodeRecord(name="node2", returncode=-15, detail=AGENT_GOT_TERM))
     ending = Ending(returncode=-15, agent_stopped=True, nodes=nodes)
-    assert "on node2 was sent TERM" in judge_ending(ending, RankEndings(), world_size=2, steps=None).detail
+    assert "on node2 received SIGTERM" in judge_ending(ending, RankEndings(), world_size=2, steps=None).detail
     assert ending.broken_host == "node2"
 
 
@@ -389,7 +389,7 @@ def test_a_script_has_no_known_number_of_ranks_and_steps(tmp_path: Path) -> None
 
 def test_deepspeeds_exit_code_0_does_not_hide_killed_ranks(tmp_path: Path) -> None:
     found = outcome(written(tmp_path, launcher="deepspeed"), Ending(returncode=0))
-    assert found.outcome is Outcome.FAILED and "logged a good end of 0 of 1 ranks" in found.detail
+    assert found.outcome is Outcome.FAILED and "logged success of 0 of 1 ranks" in found.detail
 
 
 def test_the_log_gives_the_cause_and_its_end_is_kept(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.analyse.measure import measure_run
-from seatrial.campaign.ending import Ending, RankEndings, judge_ending
+from seatrial.campaign.outcome_rules import Ending, RankEndings, judge_ending
 from seatrial.collect import run_health
 from seatrial.collect.run_health import HEAD_BYTES, debug_of_signs, read_debug_settings, read_health, read_slow_signs
 from seatrial.collect.steps import read_steps

@@ -23,7 +23,7 @@ TIMEOUT_S = 60.0
 
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
-    with ControlServer("secret", ("node1", "node2"), welcome=lambda node: {"env": {"NAME": node}}) as opened:
+    with ControlServer("secret", ("node1", "node2"), first_message=lambda node: {"env": {"NAME": node}}) as opened:
         yield opened
 
 
@@ -63,7 +63,7 @@ def wait_until_lost(client: ControlClient) -> str:
 
 def test_a_node_connects_and_messages_go_both_ways(server: ControlServer, connect: Callable[[ControlEndpoint], ControlClient]) -> None:
     client = connect(endpoint(server))
-    assert client.welcome["env"] == {"NAME": "node1"}
+    assert client.first_message["env"] == {"NAME": "node1"}
     client.send({"kind": "report", "report": {"kind": "gone"}})
     (name, hello), (_, report) = wait_for(server, 2)
     assert (name, hello["host"]) == ("node1", "n1")
@@ -144,7 +144,7 @@ def test_what_comes_right_behind_the_welcome_is_not_lost(connect: Callable[[Cont
         server.send(node, {"kind": "go"})
         return {}
 
-    with ControlServer("secret", ("node1",), welcome=welcome) as server:
+    with ControlServer("secret", ("node1",), first_message=welcome) as server:
         assert received(connect(endpoint(server))) == [{"kind": "go"}]
 
 

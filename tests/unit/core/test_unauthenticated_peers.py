@@ -44,6 +44,10 @@ class Driven(ControlServer):
         super().turn()
         self.received += self.poll()
 
+    @property
+    def num_unauthenticated(self) -> int:
+        return len(self._unauthenticated)
+
     def turns_until(self, happened: Callable[[], bool]) -> None:
         for _ in range(1000):
             if happened():

@@ -92,14 +92,14 @@ def test_hosts_that_share_a_name_or_an_address_are_still_two() -> None:
 
 
 def test_a_name_that_leads_to_this_machine_is_refused() -> None:
-    with pytest.raises(HostError, match=r"node1 led to this machine.*'head'") as caught:
+    with pytest.raises(HostError, match=r"node1 resolved to this machine.*'head'") as caught:
         _check(_hello("a", "10.0.0.2"), _hello("head", "10.0.0.1"), _hello("c", "10.0.0.4"))
     assert caught.value.host == "node1"
     _check(_hello("a", "10.0.0.2"), _hello("head", "10.0.0.1"), _hello("c", "10.0.0.4"), here=("node1",))
 
 
 def test_two_names_that_lead_to_one_host_are_refused() -> None:
-    with pytest.raises(HostError, match="node2 led to node0"):
+    with pytest.raises(HostError, match="node2 resolved to node0"):
         _check(_hello("a", "10.0.0.2"), _hello("b", "10.0.0.3"), _hello("a", "10.0.0.2"))
 
 

@@ -162,7 +162,7 @@ def test_one_with_another_plan_is_reported_and_not_counted(
 ) -> None:
     connection = connect(digest="other")
     wait_until(lambda: server.missing() and terminal.has("node1 (two) is refused"))
-    assert (connection.welcome["digest"], connection.welcome["plan"]) == ("abc", "demo")
+    assert (connection.first_message["digest"], connection.first_message["plan"]) == ("abc", "demo")
     assert server.missing() == ["node1"] and server.disconnected() == {}
 
 
@@ -194,7 +194,7 @@ def test_a_command_that_ended_is_reported_and_may_come_back(
     wait_until(server.disconnected)
     with pytest.raises(LaunchError, match=r"node1 has ended \(.*\): .*: seatrial run 1"):
         server.start("node1", ["agent"], log)
-    assert terminal.has("the command on node1 has ended") and server.problem("node1").startswith("the command on node1 has ended (")
+    assert terminal.has("The command on node1 has ended") and server.problem("node1").startswith("the command on node1 has ended (")
     server.wait_for_reconnect(timeout_s=0.0)
     server.wait_for_reconnect()
     second = connect(host="two-again")
@@ -429,7 +429,7 @@ def test_a_command_that_is_stopped_ends_its_agent(server: PernodeServer, paths: 
 
 @pytest.mark.parametrize(
     ("digest", "version", "problem"),
-    [("xyz", None, "hash xyz here, abc there"), ("abc", "9.9.9", r"node1 has Seatrial \S+ and the harness 9\.9\.9")],
+    [("xyz", None, "hash xyz here, abc there"), ("abc", "9.9.9", r"node1 runs Seatrial \S+ and the harness runs 9\.9\.9")],
 )
 def test_another_plan_or_version_is_refused(
     server: PernodeServer,

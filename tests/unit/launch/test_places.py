@@ -24,7 +24,7 @@ from seatrial.launch.places.allocation import nodes_of
 from seatrial.launch.places.hosts import AllocatedHosts, agent_endpoints, agent_start_argv, wait_for_agents
 from seatrial.launch.prepare import prepare_attempt
 from seatrial.launch.transports import Exit, describe_exit
-from seatrial.launch.transports.select import LocalTransport
+from seatrial.launch.transports.choice import LocalTransport
 from seatrial.records.codec import from_json
 from seatrial.records.launch import AgentEndpoint
 from seatrial.records.plan import PlaceSpec, RunSpec
@@ -211,7 +211,7 @@ def test_a_host_with_another_version_is_reported_at_once(tmp_path: Path, harness
     with ControlServer("secret", NAMES) as server:
         with pytest.raises(VersionMismatchError):
             _connect(server, "n09")
-        with pytest.raises(HostError, match=r"n09 has Seatrial \S+ and the harness 9\.9\.9") as caught:
+        with pytest.raises(HostError, match=r"n09 runs Seatrial \S+ and the harness runs 9\.9\.9") as caught:
             wait_for_agents(server, _logs(tmp_path), dict, lambda: False)
     assert (caught.value.host, caught.value.cause) == ("n09", "node_not_started")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.agent.rendezvous import see_rendezvous
+from seatrial.agent.rendezvous import resolve_rendezvous
 from seatrial.core.errors import HostError
 from seatrial.launch.places.rendezvous import check_agreement
 from seatrial.records.launch import Allocation, Node, RendezvousView
@@ -37,7 +37,7 @@ ALLOCATION = Allocation(
 )
 def test_the_interface_that_a_node_would_use(named: dict[str, str], environ: dict[str, str], chosen: str, missing: str) -> None:
     question = {"kind": "rendezvous", "master_addr": "node1", "master_port": 29500, "env": named}
-    view = see_rendezvous(question, environ, NICS, resolve=lambda name: ("10.0.0.1",), route=lambda address: "10.0.0.2")
+    view = resolve_rendezvous(question, environ, NICS, resolve=lambda name: ("10.0.0.1",), route=lambda address: "10.0.0.2")
     assert (view.nic, view.missing_interface, view.resolved) == (chosen, missing, ("10.0.0.1",))
 
 

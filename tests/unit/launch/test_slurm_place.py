@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.job import start_record
+from seatrial.campaign.slurm import RUN_PROGRAM
+from seatrial.campaign.slurm.program import start_record
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths
 from seatrial.launch.places.slurm import nodes_of_job, record, record_start, script, submit, submitted
 from seatrial.launch.prepare import masked_spec
-from seatrial.launch.transports.select import choose_transports
+from seatrial.launch.transports.choice import choose_transports
 from seatrial.launch.transports.srun import container_options, srun_argv
 from seatrial.machine.secrets import MASK
 from seatrial.machine.slurm import Answer, call, environment, time_limit_s
@@ -45,7 +46,7 @@ def attempt_in(folder: Path) -> AttemptPaths:
 def test_the_script_asks_for_what_the_plan_says(tmp_path: Path) -> None:
     attempt = attempt_in(tmp_path / "50%" / "mb8_r1" / "attempt-1")
     site = SiteSpec(name="lab", activate=("module load cuda",))
-    lines = script(JobOrder(spec=replace(SPEC, site=site)), attempt).splitlines()
+    lines = script(JobOrder(spec=replace(SPEC, site=site)), attempt, RUN_PROGRAM).splitlines()
     asked = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
     assert asked[:3] == ["--job-name=seatrial-mb8_r1", "--nodes=2", "--ntasks-per-node=1"]
     for option in ("--partition=gpu", "--gres=gpu:8", "--cpus-per-task=64", "--mem=0", "--time=02:00:00", "--exclusive", "--requeue"):
@@ -60,7 +61,7 @@ def test_the_script_asks_for_what_the_plan_says(tmp_path: Path) -> None:
 def test_a_folder_of_any_name_stands_in_the_script_as_bash_and_sbatch_read_it(tmp_path: Path, name: str) -> None:
     attempt = attempt_in(tmp_path / name / "mb8_r1" / "attempt-1")
     attempt.job_order.write_text("{}")
-    text = script(JobOrder(spec=replace(SPEC, cwd=str(tmp_path / name))), attempt)
+    text = script(JobOrder(spec=replace(SPEC, cwd=str(tmp_path / name))), attempt, RUN_PROGRAM)
     checked = subprocess.run(["shellcheck", "-"], input=text, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
     # In place of the program: what bash makes of its last argument.
@@ -76,7 +77,7 @@ def test_a_folder_of_any_name_stands_in_the_script_as_bash_and_sbatch_read_it(tm
 
 def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="without quotes and line breaks"):
-        script(JobOrder(spec=replace(SPEC, cwd='/data/"x"')), attempt_in(tmp_path / "r" / "attempt-1"))
+        script(JobOrder(spec=replace(SPEC, cwd='/data/"x"')), attempt_in(tmp_path / "r" / "attempt-1"), RUN_PROGRAM)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:
 )
 def test_a_number_is_written_down_and_no_answer_is_no_refusal(tmp_path: Path, answer: Answer, job: str | None) -> None:
     attempt = attempt_in(tmp_path / "r" / "attempt-1")
-    found = submit(attempt, JobOrder(spec=SPEC), call=lambda argv, text: answer)
+    found = submit(attempt, JobOrder(spec=SPEC), RUN_PROGRAM, call=lambda argv, text: answer)
     assert (found.job if found else None) == job and submitted(attempt) == found
 
 
@@ -115,7 +116,7 @@ def test_the_record_of_a_start_has_no_token() -> None:
 def test_a_refusal_names_sbatchs_reason(tmp_path: Path) -> None:
     answer = Answer(returncode=1, stderr="sbatch: error: Batch job submission failed: Invalid account\n")
     with pytest.raises(LaunchError, match="Batch job submission failed: Invalid account"):
-        submit(attempt_in(tmp_path / "r" / "attempt-1"), JobOrder(spec=SPEC), call=lambda argv, text: answer)
+        submit(attempt_in(tmp_path / "r" / "attempt-1"), JobOrder(spec=SPEC), RUN_PROGRAM, call=lambda argv, text: answer)
 
 
 def test_a_job_with_fewer_nodes_than_planned_is_no_run() -> None:

@@ -10,7 +10,7 @@ import pytest
 from seatrial.campaign import preflight
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.launcher_options import PDSH_APPEND
-from seatrial.launch.transports.select import user_ssh_args
+from seatrial.launch.transports.choice import user_ssh_args
 from seatrial.preflight.check_definition import HostsExamined
 from seatrial.records.plan import PlaceSpec
 from tests.unit.preflight.needs import make_need, make_run

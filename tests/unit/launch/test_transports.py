@@ -17,7 +17,7 @@ import pytest
 from seatrial.core.errors import HostError, LaunchError
 from seatrial.core.launcher_options import ssh_command
 from seatrial.launch.transports import ChildProcess, Exit, StartRequest, Transport, describe_exit, end_by_argv, end_children
-from seatrial.launch.transports.select import LocalTransport, PernodeTransport, choose_transports, choose_via
+from seatrial.launch.transports.choice import LocalTransport, PernodeTransport, choose_transports, choose_via
 from seatrial.launch.transports.ssh import (
     PdshTransport,
     SshTransport,

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.agent import slurm_node
-from seatrial.campaign.job import run_attempt
 from seatrial.campaign.lock import hold_lock
+from seatrial.campaign.slurm import RUN_PROGRAM
+from seatrial.campaign.slurm.program import run_attempt
 from seatrial.core.errors import CampaignError, LaunchError
 from seatrial.core.files import write_private_json
 from seatrial.core.paths import TRIAL_PREFIX, AttemptPaths, CampaignPaths
@@ -198,7 +199,7 @@ def test_sbatch_gets_the_script_itself_and_not_a_name_that_others_could_replace(
         given.append((argv, text))
         return Answer(returncode=0, stdout="4711\n")
 
-    submit(attempt, JobOrder(spec=SPEC), call)
+    submit(attempt, JobOrder(spec=SPEC), RUN_PROGRAM, call)
     assert given == [(["sbatch", "--parsable"], attempt.job_script.read_text())]
 
 
@@ -212,10 +213,10 @@ def test_no_job_is_submitted_from_a_folder_of_everybody(folder: Path) -> None:
         return Answer(returncode=0, stdout="4711\n")
 
     with pytest.raises(LaunchError, match=f"{folder} can be written by every user"):
-        submit(attempt, JobOrder(spec=SPEC), call)
+        submit(attempt, JobOrder(spec=SPEC), RUN_PROGRAM, call)
     assert not taken
     folder.chmod(0o755)
-    submit(attempt, JobOrder(spec=SPEC), call)
+    submit(attempt, JobOrder(spec=SPEC), RUN_PROGRAM, call)
     assert taken and [stat.S_IMODE(path.stat().st_mode) for path in (attempt.job_order, attempt.job_script)] == [0o600, 0o700]
 
 

@@ -120,14 +120,14 @@ def test_a_version_is_not_believed_from_a_relay() -> None:
         return [json.dumps({**json.loads(line), "version": "0.0.1"}).encode() + b"\n"] if not number and direction == TO_NODE else [line]
 
     with ControlServer(TOKEN, (NAME,)) as server, Relay(server.port, older) as relay:
-        with pytest.raises(ControlConnectionError, match=r"the harness 0\.0\.1") as caught:
+        with pytest.raises(ControlConnectionError, match=r"the harness runs 0\.0\.1") as caught:
             ControlClient.connect(endpoint(relay.port), {}, timeout_s=0.0)
         assert not isinstance(caught.value, VersionMismatchError) and server.poll() == []
 
 
 def test_two_versions_refuse_each_other(harness_version: Callable[[str], None]) -> None:
     harness_version("9.9.9")
-    sentence = r"node2 has Seatrial \S+ and the harness 9\.9\.9: install the same version on all hosts"
+    sentence = r"node2 runs Seatrial \S+ and the harness runs 9\.9\.9: install the same version on all hosts"
     with ControlServer(TOKEN, (NAME,)) as server:
         with pytest.raises(VersionMismatchError, match=sentence):
             ControlClient.connect(endpoint(server.port), {})
@@ -182,7 +182,7 @@ def test_a_relay_replaces_no_command(tmp_path: Path, attack: str) -> None:
         assert node.wait() == 0
         node.agent.stdin.close()  # type: ignore[union-attr]
     assert not (tmp_path / "wrong").exists() and not (tmp_path / "right").exists()
-    assert "before there was anything to start" in node.log()
+    assert "before an order arrived" in node.log()
 
 
 def test_a_relay_that_changes_nothing_costs_nothing() -> None:

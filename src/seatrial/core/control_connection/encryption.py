@@ -32,7 +32,7 @@ _HKDF_MODULE = "cryptography.hazmat.primitives.kdf.hkdf"
 
 
 class EncryptionError(ValueError):
-    """A line that does not open."""
+    """A line that cannot be decrypted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class EncryptedChannel:
         try:
             plain: bytes = self._opening.decrypt(_number(self._opened), base64.b64decode(line, validate=True), None)
         except (binascii.Error, ValueError) as error:
-            raise EncryptionError("not an encrypted line") from error
+            raise EncryptionError("received an unencrypted line") from error
         except Exception as error:
             # InvalidTag, which is no ValueError; its class would have to be imported.
             raise EncryptionError("authentication failed: wrong token, or a message was altered, replayed or lost") from error

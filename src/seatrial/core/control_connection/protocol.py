@@ -51,7 +51,7 @@ HEARTBEAT_EVERY_S = 2.0
 MAX_LINE_BYTES = 8 * 1024 * 1024
 TOKEN_BYTES = 32
 READ_BYTES = 64 * 1024
-# Most bytes that are read at once from a peer, so that it does not hold up the rest of a loop.
+# Bytes read at once from one peer, so that it does not block the rest of a loop.
 MAX_READ_BYTES = 4 * READ_BYTES
 # The same for a peer that is gone: more than the kernel buffers for a socket.
 MAX_LAST_BYTES = 16 * 1024 * 1024
@@ -71,12 +71,12 @@ class ControlEndpoint:
     """The name under which it is expected."""
     lease_s: float = LEASE_S
     network_stack: str = ""
-    """The harness's (`machine.network.network_stack`): elsewhere, an address that the node has itself is another machine's."""
+    """The harness's (`machine.network.network_stack`): if the node's differs, its own addresses are not the harness's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClockOffset:
-    """How far a node's wall clock is ahead of the harness's, by the heartbeat that was answered quickest."""
+    """How far a node's wall clock is ahead of the harness's, by the heartbeat with the fastest answer."""
 
     offset_s: float
     round_trip_s: float
@@ -143,16 +143,16 @@ class Connection:
     def receive(self) -> Iterator[Message]:
         """The messages that have arrived, without waiting, up to MAX_READ_BYTES; the rest is read by the next calls.
 
-        One by one: a message may change how the lines behind it are read (`encrypt`). What the caller leaves is kept for the next call.
+        One by one: a message may change how the next lines are read (`encrypt`). What the caller leaves is kept for the next call.
         """
         self._read(MAX_READ_BYTES)
         while self._lines:
             try:
                 yield self._decode(self._lines.popleft())
             except EncryptionError as error:
-                self._give_up(f"what came was {error}")
+                self._give_up(str(error))
             except (ValueError, RecursionError):
-                self._give_up("what came was no message")
+                self._give_up("received data that is not a message")
 
     def _give_up(self, why: str) -> None:
         self._lines.clear()
@@ -181,10 +181,10 @@ class Connection:
         *lines, self._unfinished_line = (self._unfinished_line + data).split(b"\n")
         self._lines += lines
         if len(self._unfinished_line) > MAX_LINE_BYTES:
-            self._give_up("what came was no message")
+            self._give_up("received data that is not a message")
 
     def _decode(self, line: bytes) -> Message:
-        """ValueError for what is no message of ours."""
+        """ValueError for data that is not a Seatrial message."""
         message = json.loads(line if self._channel is None else self._channel.open(line))
         if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
             raise ValueError("not a Seatrial message")
@@ -206,11 +206,11 @@ class Connection:
 # Less than the harness waits for agents to connect (launch.places).
 CONNECT_TIMEOUT_S = 20.0
 TRY_TIMEOUT_S = 5.0
-# Whoever listens there and says nothing must not keep a node from the next address.
+# A silent listener must not keep a node from the next address.
 GREETING_TIMEOUT_S = 3.0
-# Longer than the server's AUTHENTICATE_TIMEOUT_S: a node that gave up sooner might be accepted at that moment, and be lost.
+# Longer than the server's AUTHENTICATE_TIMEOUT_S: a node that gave up earlier might be accepted just then and be lost.
 ANSWER_TIMEOUT_S = 10.0
-# Between half of this and all of it: a thousand nodes that were turned away together must not return together.
+# Between half of this and all of it: a thousand refused nodes must not return at the same time.
 RETRY_AFTER_S = 0.4
 
 UNREACHED = (
@@ -228,16 +228,16 @@ class ControlConnectionError(Exception):
 
 
 class VersionMismatchError(ControlConnectionError):
-    """The harness has another version, and proved that it knows the token."""
+    """The harness, which proved that it knows the token, runs another version."""
 
 
 class ControlClient:
     """An open connection to the harness."""
 
-    def __init__(self, endpoint: ControlEndpoint, connection: Connection, welcome: Message, now: float) -> None:
+    def __init__(self, endpoint: ControlEndpoint, connection: Connection, first_message: Message, now: float) -> None:
         self._endpoint, self._connection = endpoint, connection
-        self.welcome = welcome
-        """The harness's first message."""
+        self.first_message = first_message
+        """The harness's reply to the hello."""
         self._heard_at = now
 
     @classmethod
@@ -249,7 +249,7 @@ class ControlClient:
         timeout_s: float | None = None,
         is_own: IsOwn = lambda address: False,
     ) -> ControlClient:
-        """A connection that the harness has accepted. Every address is tried once, and again until `timeout_s` is over."""
+        """A connection accepted by the harness. Every address is tried once, and again until `timeout_s` is over."""
         # Before the harness waits for an answer: loading the package from a slow disk takes a while.
         if problem := encryption_problem():
             raise ControlConnectionError(cannot_encrypt(endpoint.node, problem))
@@ -305,7 +305,7 @@ def cannot_encrypt(host: str, problem: str) -> str:
 
 
 def version_mismatch(node: str, there: str, harness: str) -> str:
-    return f"{node} has Seatrial {there} and the harness {harness}: install the same version on all hosts"
+    return f"{node} runs Seatrial {there} and the harness runs {harness}: install the same version on all hosts"
 
 
 def _connect(endpoint: ControlEndpoint, address: str, hello: Mapping[str, Any], is_own: IsOwn) -> tuple[Connection, Message]:
@@ -327,11 +327,11 @@ def _connect(endpoint: ControlEndpoint, address: str, hello: Mapping[str, Any], 
 def _authenticate(endpoint: ControlEndpoint, connected: socket.socket, hello: Mapping[str, Any]) -> tuple[Connection, Message]:
     connection = Connection(connected)
     greeting = _wait_for(connection, connected, ("nonce",), GREETING_TIMEOUT_S)
-    nonce, version = greeting.get("nonce"), greeting.get("version", "of an earlier version")
+    nonce, version = greeting.get("nonce"), greeting.get("version", "an earlier version")
     if not is_nonce(nonce) or not is_version(version):
         connection.close()
         is_earlier = "version" not in greeting
-        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "it is not a harness")
+        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "not a Seatrial harness")
     ours = new_nonce()
     connection.send({"kind": "introduction", "node": endpoint.node, "nonce": ours, "version": __version__})
     handshake = Handshake(

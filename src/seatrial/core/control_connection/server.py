@@ -1,13 +1,12 @@
 """The harness's end of the control connection: a thread that accepts and authenticates nodes, sends heartbeats, and queues what they send.
 
-    with ControlServer(token, expected=("node1", "node2"), welcome=…) as server:
+    with ControlServer(token, expected=("node1", "node2"), first_message=…) as server:
         … start the nodes with ControlEndpoint(addresses, server.port, token, node) …
         for node, message in server.poll(): …          # hello, the node's messages, and `lost` with its why
 
-A thread, so that a harness whose main thread waits for a slow disk still sends heartbeats, and no run ends because of that. Any program may
-connect: a peer that is not authenticated yet gets few bytes and a second, and is closed at its first wrong message. Nobody waits for such
-peers to leave: where they are too many, the oldest of the address that has the most is closed, so that a node always finds room. If the
-thread fails, every node is lost.
+It is a thread, so that a harness whose main thread waits for a slow disk still sends heartbeats and no run ends. Any program may connect:
+an unauthenticated peer may send few bytes within a second, and is closed at its first wrong message. Where such peers are too many, the
+oldest of the address that has the most is closed at once, so that a node always finds room. If the thread fails, every node is lost.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from seatrial.core.timeouts import SuspendAwareClock
 TURN_S = 0.1
 # A node answers as soon as it is greeted, and tries again where its host was too busy for that.
 AUTHENTICATE_TIMEOUT_S = 1.0
-# Beside one for each node that is expected: all of them may come at once, even from one address. At 500 connections a second
+# Plus one for each expected node: all of them may connect at once, even from one address. At 500 connections a second
 # from one address that do not authenticate, each stays for a quarter of a second.
 MAX_UNAUTHENTICATED = 256
 MAX_UNAUTHENTICATED_PER_ADDRESS = 128
@@ -63,16 +62,16 @@ DRAIN_BYTES = 4096
 # Half a minute of heartbeats: long enough for a quick one among them, short enough to follow a drift.
 OFFSET_WINDOW = 16
 
-Welcome = Callable[[str], Mapping[str, Any]]
-"""Node → its first message, beside `kind`."""
+FirstMessage = Callable[[str], Mapping[str, Any]]
+"""Node → the reply to its hello, without `kind`."""
 
 
 class ClockOffsetEstimator:
-    """How far the clock of one node is ahead of ours, by heartbeats that it answers with its time.
+    """How far the clock of one node is ahead of ours, by its answers to heartbeats.
 
     A node reads its clock at some moment between the sending of a heartbeat and the answer, so the offset is within half a round trip of
-    the midpoint. The quickest of the last answers is the best. One that a newer answer contradicts is dropped: the clock was set since, or
-    has drifted. Intervals that do not overlap show how far the clock has moved at least.
+    the midpoint. The fastest of the last answers is the best. An answer that a newer one contradicts is dropped: the clock was set or has
+    drifted since. Intervals that do not overlap show by how much the clock has moved at least.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -82,7 +81,7 @@ class ClockOffsetEstimator:
         self._highest_low, self._lowest_high = -math.inf, math.inf
 
     def record_sent(self, number: int) -> None:
-        """A heartbeat is sent now. Answers may be late, but never by more than the lease."""
+        """A heartbeat is sent now; its answer may come as late as the lease allows."""
         # In this order: a pause between the two lengthens the round trip, and leaves the offset right.
         sent_m = self._monotonic()
         self._sent = dict(list(self._sent.items())[-OFFSET_WINDOW:])
@@ -103,12 +102,12 @@ class ClockOffsetEstimator:
 
     @property
     def offset(self) -> ClockOffset | None:
-        """By the quickest of the last heartbeats; None before the first."""
+        """From the fastest of the last heartbeats; None before the first."""
         return min(self._window, key=lambda measured: measured.round_trip_s, default=None)
 
     @property
     def moved_s(self) -> float:
-        """Least distance that the offset has moved since the first heartbeat."""
+        """The least amount by which the offset has moved since the first heartbeat."""
         return max(0.0, self._highest_low - self._lowest_high)
 
 
@@ -129,7 +128,7 @@ class Waker:
         self._read_end.setblocking(False)
 
     def wake(self) -> None:
-        # A full socket wakes already; a closed one has nobody to wake.
+        # A full socket wakes already; a closed one has no reader.
         with contextlib.suppress(OSError):
             self._write_end.send(b"!")
 
@@ -145,7 +144,7 @@ class Waker:
         return bool(waiting.poll(timeout_s * 1000))
 
     def clear(self) -> None:
-        """Call this before reading what was announced: what arrives in between wakes again."""
+        """To be called before reading the queue: what arrives in between wakes again."""
         with contextlib.suppress(OSError):
             while self._read_end.recv(DRAIN_BYTES):
                 pass
@@ -222,11 +221,11 @@ class _Peer:
     source: str = ""
     """The address that it came from."""
     introduction: Message | None = None
-    """Its first message, in plain text and not proved by anything."""
+    """Its first message, in plain text and unauthenticated."""
     node: str = ""
     heard_at: float = 0.0
     silent: bool = False
-    """Closed by us, since nothing was received for too long."""
+    """Closed by us after a silence that was too long."""
     is_lost: bool = False
     """Its loss was reported."""
     clock: ClockOffsetEstimator = field(default_factory=ClockOffsetEstimator)
@@ -244,11 +243,11 @@ class UnauthenticatedPeers:
         return self._count
 
     def __iter__(self) -> Iterator[_Peer]:
-        """Those of one address in the order of their coming."""
+        """In order of arrival within each address."""
         return (peer for peers in self._by_address.values() for peer in peers.values())
 
     def add(self, peer: _Peer) -> None:
-        """Closes the oldest of this address, or of the one that has the most, where there are too many."""
+        """If there are too many, close the oldest of this address, or of the address with the most."""
         own = self._by_address.get(peer.source, {})
         if len(own) >= self._most_per_address:
             self._close_oldest(own)
@@ -283,7 +282,7 @@ class ControlServer:
         self,
         token: str,
         expected: Collection[str],
-        welcome: Welcome = lambda node: {},
+        first_message: FirstMessage = lambda node: {},
         listening: Sequence[socket.socket] = (),
         lease_s: float = LEASE_S,
         may_return: bool = False,
@@ -293,7 +292,7 @@ class ControlServer:
         again."""
         if problem := encryption_problem():
             raise LaunchError(cannot_encrypt(socket.gethostname(), problem))
-        self._token, self._expected, self._welcome, self._lease_s = token, frozenset(expected), welcome, lease_s
+        self._token, self._expected, self._first_message, self._lease_s = token, frozenset(expected), first_message, lease_s
         self._may_return = may_return
         self._listener = Listener(listening or listen())
         self._peers: list[_Peer] = []
@@ -358,17 +357,12 @@ class ControlServer:
         """The nodes that are connected now."""
         return frozenset(peer.node for peer in list(self._peers) if not peer.is_lost)
 
-    @property
-    def num_unauthenticated(self) -> int:
-        """Connections that have not authenticated yet."""
-        return len(self._unauthenticated)
-
     def offset(self, node: str) -> ClockOffset | None:
         """How far its clock is ahead of ours; None where that is unknown."""
         return next((peer.clock.offset for peer in self._peers if peer.node == node), None)
 
     def clock_moved_s(self, node: str) -> float:
-        """Least distance that the offset has moved since it connected."""
+        """The least amount by which its offset has moved since it connected."""
         return next((peer.clock.moved_s for peer in self._peers if peer.node == node), 0.0)
 
     def _run(self) -> None:
@@ -388,7 +382,7 @@ class ControlServer:
         self._listener.close()
 
     def _fail(self, error: Exception) -> None:
-        """Without heartbeats all nodes end their runs, and the harness must know that they are lost."""
+        """Report all nodes as lost: without heartbeats they end their runs."""
         *_, frame = traceback.extract_tb(error.__traceback__)
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         self.failed = f"the harness's control server failed ({problem}, in {frame.name}, line {frame.lineno})"
@@ -407,7 +401,7 @@ class ControlServer:
         for peer in [*self._peers]:
             if not peer.is_lost:
                 self._serve(peer, now, ready)
-        # Before others are accepted, for whom the oldest might have to go.
+        # Before others are accepted, which might displace the oldest.
         for peer in [peer for peer in self._unauthenticated if peer.connection.fileno() in ready]:
             self._authenticate(peer, now)
             if peer.node or peer.connection.closed:
@@ -415,7 +409,7 @@ class ControlServer:
         self._accept(now)
 
     def _sleep(self) -> frozenset[int]:
-        """File descriptors that can be read or written now, or none after a turn. `select` takes no thousand connections; `poll` does."""
+        """File descriptors that can be read or written, or none after a turn. By `poll`, since `select` is limited to 1,024."""
         waiting = select.poll()
         if self._listener.is_open(self._clock.now()):
             for fd in self._listener.filenos():
@@ -454,7 +448,7 @@ class ControlServer:
     def _serve(self, peer: _Peer, now: float, ready: Collection[int]) -> None:
         """Exchange messages with a node; notice its end."""
         peer.connection.flush()
-        # One that is closed by now may have left its last messages.
+        # A closed connection may still hold its last messages.
         if peer.connection.closed or peer.connection.fileno() in ready:
             self._receive(peer, now)
         if not peer.connection.closed and now - peer.heard_at > self._lease_s:
@@ -480,19 +474,19 @@ class ControlServer:
         """Read an unauthenticated peer's introduction and hello, which may come at once; it is closed at anything else."""
         for message in peer.connection.receive():
             if peer.introduction is None:
-                is_right = self._introduce(peer, message)
+                is_right = self._handshake(peer, message)
             else:
-                is_right = message["kind"] == "hello" and self._admit(peer, message, now)
+                is_right = message["kind"] == "hello" and self._accept_node(peer, message, now)
             if not is_right:
                 peer.connection.close("not an expected node")
                 return
             if peer.node:
-                # Whatever came behind the hello.
+                # Messages may follow the hello at once.
                 self._receive(peer, now)
                 return
 
-    def _introduce(self, peer: _Peer, message: Message) -> bool:
-        """Encrypt from here on, with keys that only the node it claims to be can have. Nothing is believed yet."""
+    def _handshake(self, peer: _Peer, message: Message) -> bool:
+        """Encrypt from here on, with keys that only the node it claims to be can have. It is not authenticated yet."""
         node, nonce, version = (message.get(key) for key in ("node", "nonce", "version"))
         is_well_formed = message["kind"] == "introduction" and is_nonce(nonce) and is_version(version)
         if not is_well_formed or not isinstance(node, str) or node not in self._expected:
@@ -504,8 +498,8 @@ class ControlServer:
         peer.connection.encrypt(EncryptedChannel(self._token, handshake, is_harness=True))
         return True
 
-    def _admit(self, peer: _Peer, hello: Message, now: float) -> bool:
-        """A hello that could be decrypted is a node's; False where it is refused all the same."""
+    def _accept_node(self, peer: _Peer, hello: Message, now: float) -> bool:
+        """Accept the node of a hello, which proved its token by decrypting; False where it is refused nevertheless."""
         assert peer.introduction is not None
         node, version = str(peer.introduction["node"]), str(peer.introduction["version"])
         why = version_mismatch(node, version, __version__) if version != __version__ else ""
@@ -520,7 +514,7 @@ class ControlServer:
         peer.node, peer.heard_at = node, now
         self._peers.append(peer)
         peer.connection.lift_limit()
-        peer.connection.send({**self._welcome(node), "kind": "welcome"})
+        peer.connection.send({**self._first_message(node), "kind": "welcome"})
         self._heartbeats += 1
         self._send_heartbeat(peer)
         self._queue(node, hello)

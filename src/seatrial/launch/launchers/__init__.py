@@ -1,6 +1,6 @@
-"""How processes start: what every launcher offers, and what they share.
+"""How processes start: the interface of launchers, and what they share.
 
-In: a run's spec and what the place gave to it. Out: argv and the variables of each process. Pure: nothing is looked up or started.
+In: a run's spec and its allocation. Out: argv and the variables of each process. Pure: nothing is looked up or started.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Launcher(ABC):
         """The whole command, workload included; `variables` is the environment it will be started with."""
 
     def rank_variables(self, spec: RunSpec, allocation: Allocation) -> tuple[dict[str, str], ...]:
-        """The variables of each process that the agent starts, beside those all have."""
+        """The variables of each process that the agent starts, beside the common ones."""
         return ({},)
 
     def rank_log_folder(self, spec: RunSpec, attempt: AttemptPaths) -> str | None:
@@ -30,7 +30,7 @@ class Launcher(ABC):
         return None
 
     def variables_set_for_ranks(self, allocation: Allocation, variables: Mapping[str, str]) -> dict[str, str]:
-        """What the launcher itself sets for every rank in place of `variables`, for the record."""
+        """Variables that the launcher itself sets for every rank in place of `variables`, for the record."""
         return {}
 
 

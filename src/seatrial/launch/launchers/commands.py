@@ -1,5 +1,5 @@
-"""The command of a run: argv by its launcher, and the script that starts it after a site's own lines. Pure; the variables of the ranks
-come from `launch.launchers.environment`.
+"""The command of a run: argv by its launcher, and the script that starts it after a site's lines. Pure; the variables of the ranks come
+from `launch.launchers.environment`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from seatrial.core.errors import LaunchError, did_you_mean
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.shell import ACTIVATED_LINE
 from seatrial.launch.launchers import Launcher, node_paths
+from seatrial.launch.launchers.built_in import CommandLauncher, DeepspeedLauncher, PythonLauncher, TorchrunLauncher
 from seatrial.launch.launchers.environment import environment
-from seatrial.launch.launchers.kinds import CommandLauncher, DeepspeedLauncher, PythonLauncher, TorchrunLauncher
 from seatrial.records.launch import Allocation, Command, Node
 from seatrial.records.plan import RunSpec, SiteSpec
 
@@ -26,15 +26,15 @@ LAUNCHERS: Mapping[str, Launcher] = MappingProxyType(
         "command": CommandLauncher(),
     }
 )
-# Names that a shell accepts; a process may have variables with any other, and those reach the ranks but no script.
+# Names that a shell accepts; variables with other names reach the ranks but no script.
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SOURCES_UNKNOWN = "# shellcheck disable=SC1090,SC1091"
-"""Before the first command of a script that a site's lines are in: what they read is not here."""
+"""Comment before the first command of a script with a site's lines, which may source files unknown to shellcheck."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, base_env: Mapping[str, str] = _NOTHING) -> Command:
-    """The processes to start. `base_env` is the environment beneath: a default of ours gives way to what it already sets."""
+    """The processes to start. Our defaults give way to variables of `base_env`, the base environment."""
     launcher = launcher_of(spec)
     env = {one.name: one.value for one in environment(spec, allocation, attempt, base_env) if one.set_by != "caller"}
     return Command(
@@ -46,7 +46,7 @@ def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, ba
 
 
 def activation_lines(site: SiteSpec | None) -> Iterator[str]:
-    """The site's own lines of bash. One that fails ends the shell, and is named by its number: its text may hold a secret."""
+    """The site's lines of bash. A line that fails ends the shell and is named by its number, since its text may hold a secret."""
     if site is None or not site.activate:
         return
     yield f"# From {site.source}. Scripts that activate an environment often use variables that are not set."
@@ -65,8 +65,8 @@ def activation_lines(site: SiteSpec | None) -> Iterator[str]:
 
 
 def activation_script(site: SiteSpec, kept: Iterable[str]) -> str:
-    """activate.sh, which starts the command in its arguments after the site's lines. The variables `kept` are as before: what the plan says
-    counts first."""
+    """activate.sh, which starts the command in its arguments after the site's lines. The variables `kept` are restored: the plan's override
+    the site's."""
     names = " ".join(sorted(name for name in kept if SHELL_NAME.fullmatch(name)))
     lines = [
         "#!/usr/bin/env bash",
@@ -81,7 +81,7 @@ def activation_script(site: SiteSpec, kept: Iterable[str]) -> str:
 
 
 def rank_log_folder(spec: RunSpec, attempt: AttemptPaths, node: Node | None = None) -> str | None:
-    """Where the launcher redirects each rank's output, None when the agent gets it through pipes."""
+    """Where the launcher redirects each rank's output; None where the agent reads it from pipes."""
     return launcher_of(spec).rank_log_folder(spec, node_paths(attempt, node))
 
 

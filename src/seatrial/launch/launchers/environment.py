@@ -1,8 +1,7 @@
 """Which variables reach the ranks, and who set each. Pure.
 
-Variables come in layers, later ones win: the base environment, which seatrial was started in (recorded as `caller` where it can change a
-run), Seatrial's variables, the place's, the plan's. A value that replaces a different one of the base environment keeps that one in
-`replaced`.
+Variables come in layers, later ones win: the base environment, in which seatrial was started (recorded as `caller` where it can change a
+run), Seatrial's variables, the place's, the plan's. `replaced` keeps a different value of the base environment.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from seatrial.records import events
 from seatrial.records.launch import Allocation, EnvironmentVariable
 from seatrial.records.plan import RunSpec
 
-# Variables of one host, terminal or process alone; and our own, which every agent sets anew. Hidden GPUs too: those of another host are
-# named by `include`, as with DeepSpeed's own launcher.
+# Variables of one host, terminal or process; and our own, which every agent sets anew. Also GPU selections: for another host `include`
+# names GPUs, as with DeepSpeed's own launcher.
 HOST_BOUND_PREFIXES = ("SEATRIAL_", "SSH_", "XDG_", "DBUS_", "TMUX", "WAYLAND_", "VSCODE_", "PMI_", "PMIX_", "OMPI_COMM_")
 HOST_BOUND_NAMES = frozenset(
     {
@@ -45,7 +44,7 @@ def environment(
 
 
 def tuning_variables(spec: RunSpec, base_env: Mapping[str, str]) -> dict[str, str]:
-    """The base environment's variables that tune this run, secrets masked; those the plan sets are part of the run's own identity."""
+    """The base environment's variables that tune this run, secrets masked; the plan's own are part of the run's hash."""
     return tuning_of(base_env, spec.env)
 
 
@@ -61,7 +60,7 @@ def _layers(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, base_e
     if spec.site is not None:
         for name, value in {**interface_variables(spec.site.interface), **spec.site.env}.items():
             yield "site", name, value
-    # deepspeed sets it for its ranks, from --include. Set for itself too, it may find but one GPU and refuse a second.
+    # deepspeed sets it for its ranks from --include; if it were set for deepspeed too, it might refuse a second GPU.
     if allocation.devices and spec.launcher.kind != "deepspeed":
         yield "place", CUDA_VISIBLE_DEVICES, ",".join(allocation.devices)
     for name, value in interface_variables(spec.place.interface).items():
@@ -86,12 +85,12 @@ def probe_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
 
 
 def portable_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The harness's own variables that go along to another host: all that are not bound to this one."""
+    """The harness's variables that are sent to another host: all that are not bound to this one."""
     return {name: value for name, value in environ.items() if not name.startswith(HOST_BOUND_PREFIXES) and name not in HOST_BOUND_NAMES}
 
 
 def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
-    """Set where the base environment sets nothing."""
+    """Defaults, where the base environment does not set the variable."""
     # A buffered line arrives minutes late, and arrival times are how unmodified scripts are timed.
     # A process that neither answers the stack signal nor lets py-spy attach dumps its stacks at SIGABRT.
     defaults = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}

@@ -4,23 +4,49 @@ with allocate(spec, attempt, should_stop=…) as allocated:
     orders = prepare_attempt(spec, attempt, allocated.allocation, os.environ)
     agents = allocated.start(orders)
 
-With kind `slurm` this happens within the job (`slurm`), on the first of its nodes.
+With kind `slurm` this happens within the job (`slurm`), on the first of its nodes. A place whose runs are jobs also is a `JobPlace`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from seatrial.core.errors import LaunchError, did_you_mean
-from seatrial.core.paths import AttemptPaths
+from seatrial.core.paths import AttemptPaths, JobPaths
 from seatrial.launch.agents import AgentProcess, Agents
 from seatrial.launch.places.allocation import allocate_local
 from seatrial.launch.places.hosts import allocate_hosts
-from seatrial.launch.transports.select import NodeStarter
+from seatrial.launch.transports.choice import NodeStarter
+from seatrial.machine.slurm import Answer, Call, ScriptCall
+from seatrial.records.job import JobStatus, Order, SubmittedJob
 from seatrial.records.launch import AgentOrder, Allocation
 from seatrial.records.plan import PLACE_KINDS, RunSpec
+
+
+class JobPlace(Protocol):
+    """A place whose runs are jobs that outlive the harness (`PlaceTraits.runs_in_jobs`): what the loops over jobs ask of it.
+
+    The module `launch.places.slurm` is one. `call` runs the scheduler's programs where the default timeout would be too long.
+    """
+
+    def submit(self, paths: JobPaths, order: Order, program: str, call: ScriptCall | None = None) -> SubmittedJob | None:
+        """Submit a job that runs the module `program`. None where the scheduler did not answer: it may have accepted the job. LaunchError
+        where it refused the job."""
+
+    def pick_up(self, paths: JobPaths, known: Mapping[str, JobStatus] | None = None) -> SubmittedJob | None:
+        """The job that an earlier process submitted: from its folder, else from the jobs that the scheduler lists (`known`)."""
+
+    def poll(self, call: Call | None = None) -> Mapping[str, JobStatus] | None:
+        """Every job of this user, by id; None where the scheduler did not answer."""
+
+    def cancel(self, job: str, call: Call | None = None) -> Answer:
+        """Also ok where the job is over."""
+
+    def final_state(self, job: str) -> JobStatus:
+        """How a job ended that `poll` does not list any more."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What a run gets: its nodes in order of their ranks, devices, and the rendezvous address and port of the ranks.
 
 In: a run's spec, and for many hosts what their agents reported. Out: `Allocation`. Pure except for the port that `allocate_local` reserves
-and the network facts that `harness_addresses` reads. Another host is never given a loopback address: it would reach itself. IPv4 alone,
-which is what the control server listens on.
+and the network facts that `harness_addresses` reads. Another host is never given a loopback address, by which it would reach itself. IPv4
+only, on which the control server listens.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def nodes_of(place: PlaceSpec) -> tuple[Node, ...]:
     unnamed = place.traits.typed_on_each_node or (place.traits.runs_in_jobs and not place.hosts)
     hosts = _equal_shares(place) if unnamed else place.hosts
     if not hosts:
-        # Never run on this machine instead: that would measure something else than the plan names.
+        # Never fall back to this machine: that is not what the plan measures.
         raise LaunchError(f"no host given for place '{place.kind}' (hostfile '{place.hostfile}'): write one line `host slots=n` for each")
     _check_names(hosts)
     first_ranks = accumulate((host.ranks for host in hosts), initial=0)
@@ -61,7 +61,7 @@ def _equal_shares(place: PlaceSpec) -> tuple[HostSpec, ...]:
 
 
 def _check_names(hosts: Sequence[HostSpec]) -> None:
-    """A spec may come from a file: a name becomes a folder and an argument of ssh."""
+    """A spec may come from a file, and a name becomes a folder and an argument of ssh."""
     for host in hosts:
         if problem := host_name_problem(host.name):
             raise LaunchError(problem)
@@ -94,15 +94,15 @@ def hosts_allocation(spec: RunSpec, nodes: tuple[Node, ...], master_addr: str, m
 def is_cpu_only(spec: RunSpec) -> bool:
     """Whether DeepSpeed is to leave the GPUs of many hosts alone.
 
-    Only where the plan sets `device: cpu` and no host names GPUs: that this machine has none says nothing about the nodes, and on each of
-    them DeepSpeed looks by itself.
+    Only where the plan sets `device: cpu` and no host names GPUs. This machine's GPUs say nothing about the nodes, where DeepSpeed looks by
+    itself.
     """
     names_gpus = bool(spec.place.devices) or any(host.devices for host in spec.place.hosts)
     return spec.launcher.kind == "deepspeed" and not names_gpus and spec.settings.get("device") == "cpu"
 
 
 def likely_allocation(spec: RunSpec, nodes: tuple[Node, ...], master_port: int) -> Allocation:
-    """What the nodes will share, before any agent was started: where the plan names no address, the rendezvous is at the first."""
+    """The allocation to expect before any agent is started: unless the plan names an address, the rendezvous is at the first node."""
     return hosts_allocation(spec, nodes, spec.place.master_addr or nodes[0].name, master_port)
 
 
@@ -147,5 +147,5 @@ def master_address(
 
 
 def _is_name(address: str) -> bool:
-    """A host's own name, where it has one."""
+    """Whether this is a host name, not an address."""
     return bool(address) and address not in LOCAL_NAMES and not re.fullmatch(r"[0-9.]+|.*:.*", address)

@@ -3,8 +3,8 @@
     open a control server → nodes/<name>/call.json for each → transports start the agents → all have connected → Allocation
     start(orders): each reports its rendezvous address → all agree → `go` to each
 
-No rank is started before all have connected: with a host missing, a job would hang at its rendezvous for minutes. Whatever goes wrong on
-the way, the connections are closed: agents that wait for their order end by themselves.
+No rank is started before all have connected: with a host missing, a job would hang at its rendezvous for minutes. On any error the
+connections are closed, and agents that wait for their order end by themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from seatrial.launch.pernode_server import own_addresses
 from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, master_address, nodes_of
 from seatrial.launch.places.rendezvous import agree_on_rendezvous
 from seatrial.launch.transports import Exit, StartRequest
-from seatrial.launch.transports.select import NodeStarter, TransportChoice, choose_transports
+from seatrial.launch.transports.choice import NodeStarter, TransportChoice, choose_transports
 from seatrial.launch.transports.ssh import connect_timeout_error, disconnect_error, start_error
 from seatrial.machine.network import (
     LOOPBACK,
@@ -49,19 +49,19 @@ from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentEndpoint, AgentOrder, Allocation, Node, RendezvousView
 from seatrial.records.plan import PlaceSpec, RunSpec
 
-# A host under load takes this long to start an interpreter from a shared disk.
+# A loaded host takes this long to start an interpreter from a shared disk.
 CONNECT_TIMEOUT_S = 60.0
-# When one host cannot be started, others often cannot for the same reason: all are named at once.
+# When one host cannot be started, others often fail for the same reason: all are reported together.
 GATHER_S = 0.5
 POLL_S = 0.2
-# Names that are looked up in parallel: a slow name server is waited for once, and not once per host.
+# Names are looked up in parallel, so that a slow name server is waited for once only.
 MAX_LOOKUPS = 64
-# Beside one file descriptor per connection: logs, pipes and whatever else a harness has open.
+# Beside one per connection: logs, pipes and other open files.
 OTHER_DESCRIPTORS = 512
 PYTHON_PATH = "PYTHONPATH"
 
 Identity = tuple[str, frozenset[str]]
-"""A host's own name and all its addresses: either alone may be the same on many."""
+"""A host's own name and its addresses: either alone may be the same on several hosts."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class AllocatedHosts:
     transports: TransportChoice
     group: AgentGroup
     sends_environment: bool
-    """Whether ranks get the variables of the harness, the same on every host; not where each node's own command started its agent."""
+    """Whether ranks get the harness's variables on every host; not where each node's own command started its agent."""
     agree: Callable[[Sequence[AgentOrder]], Mapping[str, RendezvousView]] = lambda orders: {}
-    """How every node sees the rendezvous; HostError where they disagree."""
+    """Resolves the rendezvous on every node; HostError where they disagree."""
 
     def start(self, orders: Sequence[AgentOrder], environ: Mapping[str, str] = os.environ) -> AgentGroup:
         """Send every node its order, in the order of the allocation's nodes, once all have the same rendezvous."""
@@ -112,7 +112,7 @@ def allocate_hosts(
             transport.start([StartRequest(host=name, argv=start_argv(name), log=logs[name]) for name in names])
         hellos = wait_for_agents(server, logs, choice.exits, should_stop, by_srun=spec.place.traits.runs_in_jobs)
         if pernode_server is None:
-            # Without ssh no name was looked up, and a user who tries it out may start both commands on one machine.
+            # Without ssh no name was looked up, and both commands may run on one machine for a trial.
             check_distinct_hosts(nodes, here, hellos)
         hostnames = {name: str(hello.get("host", "")) for name, hello in hellos.items()}
         cleanup = RemoteCleanup(choice.by, lambda name: StartRequest(host=name, argv=end_argv(name), log=logs[name]))
@@ -156,7 +156,7 @@ def agent_start_argv(spec: RunSpec, attempt: AttemptPaths, pernode_server: NodeS
 
 
 def _end_argv(spec: RunSpec, attempt: AttemptPaths, pernode_server: NodeStarter | None, name: str) -> tuple[str, ...]:
-    """Ends on one host everything that the attempt still runs there."""
+    """The argv that ends the attempt's remaining processes on one host."""
     return (*_agent_argv(spec, pernode_server, name), "--end", str(attempt.folder))
 
 
@@ -168,7 +168,7 @@ def _agent_argv(spec: RunSpec, pernode_server: NodeStarter | None, name: str) ->
 
 
 def _release(server: ControlServer, choice: TransportChoice) -> None:
-    """Connections are closed before what started the agents: they end by that."""
+    """Close connections before transports: agents end when their connection does."""
     server.close()
     for transport, _ in choice.by:
         transport.close(after_run=False)
@@ -227,7 +227,7 @@ def write_connection_files(attempt: AttemptPaths, endpoints: Iterable[AgentEndpo
 
 
 def _addresses(place: PlaceSpec, nodes: Sequence[Node], here: frozenset[str], pernode_server: NodeStarter | None) -> list[tuple[str, ...]]:
-    """Of this machine, for each node."""
+    """This machine's addresses, for each node."""
     if pernode_server is not None:
         shared = tuple(own_addresses(pernode_server.master_addr, place.interface))
         return [(LOOPBACK,) if node.name in here else shared for node in nodes]
@@ -261,7 +261,7 @@ def wait_for_agents(
     while missing := [name for name in logs if name not in hellos]:
         _receive_hellos(server, POLL_S, hellos, logs, by_srun)
         if server.failed:
-            raise LaunchError(f"{server.failed}: start the same command again, and report it")
+            raise LaunchError(f"{server.failed}. Start the same command again and report this bug.")
         if should_stop():
             raise StoppedError(f"stopped while the agents of {len(missing)} of {len(logs)} hosts were being started; nothing was run")
         if failed_starts():
@@ -285,7 +285,7 @@ def _receive_hellos(server: ControlServer, timeout_s: float, hellos: dict[str, M
 
 
 def check_distinct_hosts(nodes: Sequence[Node], here: Collection[str], hellos: Mapping[str, Message], own: Identity | None = None) -> None:
-    """HostError for a name that led to this machine, or to the same host as another; `here` may name this machine several times.
+    """HostError for a name that resolved to this machine, or to the same host as another; `here` may name this machine several times.
 
     A name that resolves wrongly here (to loopback, to a neighbour) takes ssh to another machine, and a run that should use two hosts
     would silently use one twice.
@@ -297,7 +297,7 @@ def check_distinct_hosts(nodes: Sequence[Node], here: Collection[str], hellos: M
         identity = identity_in_hello(hellos[node.name])
         other = seen.setdefault(identity, node.name)
         if other != node.name and identity[1]:
-            problem = f"{node.name} led to {other}: the agent that was started there runs on '{identity[0]}'"
+            problem = f"{node.name} resolved to {other}: the agent that was started there runs on '{identity[0]}'"
             fix = f"correct the name here (`getent hosts {node.name}`, ~/.ssh/config), or remove the line from the hostfile"
             raise HostError(f"{problem}; {fix}", host=node.name, cause="name_unknown")
 

@@ -1,6 +1,6 @@
-"""The rendezvous as each node sees it, before any rank starts: all must agree.
+"""The rendezvous as each node sees it, before any rank starts: all nodes must agree.
 
-In: the connected agents, the allocation and the orders. Out: each node's `RendezvousView` for nodes.json; HostError in one sentence where a
+In: the connected agents, the allocation and the orders. Out: each node's `RendezvousView` for nodes.json; HostError where a
 node resolves the master to another address than the others, or lacks the interface that the plan or the site names. Otherwise ranks would
 wait at two rendezvous until a timeout of many minutes, or NCCL would fail on the one node after the model was loaded.
 """
@@ -16,7 +16,7 @@ from seatrial.machine.network import INTERFACE_VARIABLES, is_loopback
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import AgentOrder, Allocation, RendezvousView
 
-# A resolver that waits for a name server which is gone takes this long.
+# A resolver may wait this long for an unreachable name server.
 ANSWER_TIMEOUT_S = 30.0
 POLL_S = 0.2
 UNLIKE, MISSING_INTERFACE, UNKNOWN_NAME = "rendezvous_unlike", "nccl_interface", "name_unknown"
@@ -78,7 +78,7 @@ def check_agreement(allocation: Allocation, views: Mapping[str, RendezvousView])
 
 
 def _meets(first: RendezvousView, other: RendezvousView) -> bool:
-    """Whether `other` reaches node 0 where node 0 listens. Node 0 may know its own name by a loopback address: it listens on all."""
+    """Whether `other` reaches node 0. Node 0 may resolve its own name to loopback: it listens on all addresses."""
     if other.addresses == first.addresses:
         return True
     shared = {address for address in first.resolved if not is_loopback(address)} & set(other.resolved)

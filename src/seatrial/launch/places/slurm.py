@@ -1,14 +1,13 @@
 """Slurm: a run, or all runs of a campaign, as a job. The script of the job, its submission, and which nodes it got.
 
-The job is autonomous: `job.sbatch` starts one program on the first of its nodes (`seatrial.campaign.job` for one run,
-`seatrial.campaign.allocation_job` for many), which does there what the harness does for others, and writes outcome.json. The harness only
-submits, looks and cancels. It can therefore be killed, or its login node can go away, and another one picks the jobs up: all there is to
-know of them is in the folder.
+The job is autonomous: `job.sbatch` starts one program on the first of its nodes, which is the harness there and writes outcome.json. The
+harness outside only submits, polls and cancels. If it is killed, or its login node goes away, another one picks the jobs up: all state is
+in the folder.
 
-    submit(paths, order)         job.sbatch, job_order.json → sbatch → job.json
-    submitted(paths)             what an earlier process submitted
-    nodes_of_job(spec)           in the job: the spec with the nodes that Slurm gave to it
-    ask_nodes(names, question)   in the job: what each of them answers
+    submit(paths, order, …)      job.sbatch, job_order.json → sbatch → job.json
+    pick_up(paths)               what an earlier process submitted
+    nodes_of_job(spec)           in the job: the spec with its nodes
+    ask_nodes(names, question)   in the job: the answer of each node
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,34 +35,31 @@ from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm
 from seatrial.machine.network import is_this_host, local_addresses
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.job import AllocationOrder, JobOrder, StartedJob, SubmittedJob
+from seatrial.records.job import AllocationOrder, JobOrder, JobStatus, Order, StartedJob, SubmittedJob
 from seatrial.records.launch import Reply
 from seatrial.records.plan import RunSpec
 
-# Programs that a job starts by name, as hosts start the agent: nothing of them is imported here.
-JOB_MODULE, ALLOCATION_MODULE = "seatrial.campaign.job", "seatrial.campaign.allocation_job"
 JOB_NAME_LENGTH = 60
-# 60 ranges of as many ports as are tried, all below those that the kernel gives to clients.
+# 60 ranges of as many ports as are tried, all below the kernel's client ports.
 FIRST_PORT, PORTS_OF_JOB, PORT_RANGES = 20_000, 200, 60
 NOT_SHARED = 66
 """Exit code of a job whose node does not see the attempt's folder."""
-Order = JobOrder | AllocationOrder
-Submission = Callable[[Sequence[str], str], slurm.Answer]
-"""sbatch's arguments and the script on its standard input → its answer."""
+poll, cancel, final_state = slurm.own_jobs, slurm.cancel, slurm.final_state
+"""With `submit` and `pick_up` they make this module a `JobPlace`."""
 _JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+&|()\[\]*-]*")
 
 
-def submit(paths: JobPaths, order: Order, call: Submission | None = None) -> SubmittedJob | None:
-    """Submit an attempt or an allocation; None where the controller does not answer, and nobody knows yet whether it took the job.
-    LaunchError where it refused it."""
+def submit(paths: JobPaths, order: Order, program: str, call: slurm.ScriptCall | None = None) -> SubmittedJob | None:
+    """Submit an attempt or an allocation; None where the controller does not answer, so that it may have accepted the job. LaunchError
+    where it refused the job."""
     if is_world_writable(paths.campaign):
         raise LaunchError(world_writable_text(paths.campaign))
     write_private_json(paths.job_order, to_json(order))
-    text = script(order, paths)
+    text = script(order, paths, program)
     # The site's lines may export secrets.
     write_text(paths.job_script, text, PRIVATE_PROGRAM)
-    # Not by its name: whoever may write to the folder could replace the file before sbatch reads it.
+    # Not by its name: another user with write access could replace the file before sbatch reads it.
     answer = (call or slurm.call)(["sbatch", "--parsable"], text)
     if answer.unreachable:
         return None
@@ -74,12 +70,12 @@ def submit(paths: JobPaths, order: Order, call: Submission | None = None) -> Sub
 
 
 def read_order(attempt: AttemptPaths) -> JobOrder | None:
-    """What the job runs; None where there is none. LaunchError unless this user wrote it, and nobody else can have changed it."""
+    """The order of a job; None where there is none. LaunchError unless only this user can have written it."""
     return from_json_or_none(JobOrder, _read_private(attempt.job_order))
 
 
 def read_allocation_order(paths: AllocationPaths) -> AllocationOrder | None:
-    """The same of a job for many runs."""
+    """The order of a job for many runs, likewise."""
     return from_json_or_none(AllocationOrder, _read_private(paths.job_order))
 
 
@@ -96,11 +92,10 @@ def record(paths: JobPaths, job: SubmittedJob) -> SubmittedJob:
 
 
 def submitted(paths: JobPaths) -> SubmittedJob | None:
-    """The job of an attempt or an allocation, as far as its folder shows: a harness that was killed just after sbatch has not written it
-    down, but the job itself has when it started. LaunchError for files that somebody else may have written: their number would be
-    cancelled, and their job taken for this one."""
+    """The job of an attempt or an allocation by its folder: as the harness recorded it, else, where that was killed just after sbatch, as
+    the started job did. LaunchError for files that another user may have written: their job would be cancelled."""
     found = from_json_or_none(SubmittedJob, _read_private(paths.job))
-    # It becomes an argument of scancel, which takes options too.
+    # It becomes an argument of scancel, which also accepts options.
     if found is not None and not _JOB_ID.fullmatch(found.job):
         return None
     if found is None and (begun := started(paths)) and _JOB_ID.fullmatch(begun.job):
@@ -108,11 +103,18 @@ def submitted(paths: JobPaths) -> SubmittedJob | None:
     return found
 
 
-def job_among(paths: JobPaths, known: Mapping[str, slurm.JobStatus]) -> str:
-    """The number of its job: as the folder records it, else of the one in `known` that names the folder; empty where neither does."""
+def job_among(paths: JobPaths, known: Mapping[str, JobStatus]) -> str:
+    """The job's number: from the folder, else of the job in `known` whose comment names the folder; else empty."""
     found = submitted(paths)
     own = str(paths.folder.absolute())
     return found.job if found else next((job for job, status in known.items() if status.comment == own), "")
+
+
+def pick_up(paths: JobPaths, known: Mapping[str, JobStatus] | None = None) -> SubmittedJob | None:
+    """The job of an earlier process; one that only `known` names is recorded."""
+    job = submitted(paths)
+    number = job_among(paths, known) if job is None and known is not None else ""
+    return record(paths, SubmittedJob(job=number, submitted_t=time.time())) if number else job
 
 
 def started(paths: JobPaths) -> StartedJob | None:
@@ -129,12 +131,12 @@ def _title(order: Order, paths: JobPaths) -> str:
     return f"{order.spec.run}, {paths.folder.name.replace('-', ' ')}"
 
 
-def script(order: Order, paths: JobPaths) -> str:
-    """job.sbatch, which a person can submit too."""
+def script(order: Order, paths: JobPaths, program: str) -> str:
+    """job.sbatch, which starts the module `program` on the first node; a person can submit it too."""
     spec = order.spec
     assert spec.place.slurm is not None
     folder = str(paths.folder.absolute())
-    program = module_argv(ALLOCATION_MODULE if isinstance(order, AllocationOrder) else JOB_MODULE, spec.place.python)
+    argv = module_argv(program, spec.place.python)
     name = order.plan.name if isinstance(order, AllocationOrder) else spec.run
     lines = [
         "#!/bin/bash",
@@ -149,8 +151,8 @@ def script(order: Order, paths: JobPaths) -> str:
         "fi",
         # For the program itself; the ranks of every node are started after the same lines.
         *activation_lines(spec.site),
-        # In place of the shell: a shell would pass no signal on before its child has ended.
-        f"exec {' '.join(_shell_word(argument) for argument in (*program, folder))}",
+        # exec: a shell would not pass signals on until its child has ended.
+        f"exec {' '.join(_shell_word(argument) for argument in (*argv, folder))}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -164,11 +166,11 @@ def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, s
     yield from slurm.resource_options(wanted)
     yield "chdir", spec.cwd
     yield "output", _file_pattern(str(paths.job_log.absolute()))
-    # A requeued job would otherwise begin the file anew.
+    # A requeued job would otherwise truncate the file.
     yield "open-mode", "append"
     yield "requeue", None
     yield "signal", f"B:USR1@{wanted.warn_s}"
-    # By this a job is recognised whose number was never written down.
+    # Identifies a job whose number was not recorded.
     yield "comment", str(paths.folder.absolute())
 
 
@@ -180,7 +182,7 @@ def _quoted(value: str) -> str:
 
 
 def _file_pattern(path: str) -> str:
-    """As sbatch takes a file name: it fills in what follows a percent sign, except in a name with a backslash, which escapes."""
+    """As sbatch reads a file name: it expands `%` patterns, unless the name has a backslash, which escapes."""
     return path.replace("\\", "\\\\") if "\\" in path else path.replace("%", "%%")
 
 
@@ -189,12 +191,12 @@ def _in_double_quotes(text: str) -> str:
 
 
 def _shell_word(text: str) -> str:
-    """In double quotes where it needs any: a dollar sign in single ones looks like a mistake to shellcheck."""
+    """In double quotes where needed: shellcheck warns of a dollar sign in single quotes."""
     return text if shlex.quote(text) == text else f'"{_in_double_quotes(text)}"'
 
 
 def nodes_of_job(spec: RunSpec, environ: Mapping[str, str] = os.environ, names: Sequence[str] | None = None) -> RunSpec:
-    """In the job: `spec` with its nodes, the one that this program runs on first."""
+    """In the job: `spec` with its nodes; the first is this one."""
     found = slurm.host_names(environ.get("SLURM_JOB_NODELIST", "")) if names is None else tuple(names)
     if len(found) != spec.place.nodes:
         raise LaunchError(f"the job has {len(found)} nodes ({', '.join(found) or 'unknown'}) and the plan {spec.place.nodes}: see job.log")
@@ -211,7 +213,7 @@ def nodes_of_job(spec: RunSpec, environ: Mapping[str, str] = os.environ, names: 
 
 
 def ask_nodes(names: Sequence[str], question: Mapping[str, object], timeout_s: float, python: str = "") -> dict[str, Reply]:
-    """In the job: every node's answer."""
+    """In the job: the answer of every node."""
     answering, own = query_handler_argv(python), local_addresses()
     commands = {name: answering if is_this_host(name, own_addresses=own) else tuple(srun_argv(name, answering)) for name in names}
     with HostSessions(commands) as sessions:

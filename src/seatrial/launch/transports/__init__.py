@@ -1,8 +1,7 @@
-"""What starts an agent on a host, and what every such transport offers.
+"""What starts an agent on a host: the interface of transports, and child processes for them.
 
 In: `StartRequest`s, one per host: the argv to run there and where to log. Out: `Exit`s of hosts whose starting process has ended. An
-agent stays in the foreground as long as it lives, so before it has connected an exit means that the start failed. A folder though it has
-two modules: what starts agents under Slurm or Kubernetes is a module here.
+agent stays in the foreground as long as it lives, so an exit before it has connected means that the start failed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from seatrial.core.timeouts import poll_until
 from seatrial.machine.processes import read_cmdline
 
 AGENT_EXIT_TIMEOUT_S = 40.0
-"""Longer than an agent's own timeout for processes that do not die, and than the lease of one that hears nothing any more."""
+"""Longer than an agent's own timeout for processes that do not die, and than its lease."""
 # An agent that has sent its last report needs a moment to end, and its ssh another one.
 EXIT_TIMEOUT_S = 3.0
 POLL_S = 0.02
@@ -56,7 +55,7 @@ class RemoteCommand(Protocol):
         """None while it may still be running; always None where that is unknown."""
 
     def abandon(self) -> None:
-        """Nobody waits for it any more."""
+        """The caller no longer waits for it."""
 
 
 class Transport(Protocol):
@@ -69,11 +68,11 @@ class Transport(Protocol):
         """Hosts whose starting process has ended."""
 
     def run_command(self, request: StartRequest) -> RemoteCommand:
-        """Run a command on a host whose agent is lost. LaunchError where that cannot even be tried."""
+        """Run a command on a host whose agent is lost. LaunchError where it cannot be started."""
 
     def close(self, after_run: bool = True) -> None:
-        """End what is left of the starting processes; agents end when their connection does. `after_run`: agents may still have
-        processes to end."""
+        """End the remaining starting processes; agents end when their connection does. `after_run`: agents may still have processes to
+        end."""
 
 
 def describe_exit(program: str, returncode: int) -> Exit:
@@ -87,10 +86,10 @@ def describe_exit(program: str, returncode: int) -> Exit:
 
 
 class ChildProcess:
-    """A child that starts agents: in a session of its own, so that Ctrl-C in the terminal reaches the harness alone."""
+    """A child that starts agents, in its own session, so that Ctrl-C in the terminal reaches the harness alone."""
 
     def __init__(self, argv: Sequence[str], output: Path | None) -> None:
-        """`output` gets both streams; None leaves them to be read from `stream`."""
+        """Both streams go to `output`, or with None to `stream`."""
         try:
             with open(os.devnull if output is None else output, "ab") as log:
                 self._process = subprocess.Popen(
@@ -115,7 +114,7 @@ class ChildProcess:
         return self._process.poll()
 
     def signal(self, number: int) -> None:
-        """To it and its descendants: pdsh gives each of its ssh a session of its own, and leaves them behind when it is killed."""
+        """Signal it and its descendants: pdsh gives each ssh a session of its own, and leaves them behind when it is killed."""
         descendants: list[int] = []
         with contextlib.suppress(psutil.Error):
             descendants = [process.pid for process in psutil.Process(self._process.pid).children(recursive=True)]
@@ -139,9 +138,9 @@ class ChildCommand:
 
 
 def end_by_argv(commands: Collection[Sequence[str]], timeout_s: float = EXIT_TIMEOUT_S) -> int:
-    """TERM, then KILL, for processes with exactly one of these command lines; how many there were.
+    """TERM, then KILL, for processes with exactly one of these command lines; returns their number.
 
-    For children of a child that was killed: they have no parent any more, and can only be recognised by their argv.
+    For children of a killed child, which can only be recognised by their argv.
     """
     wanted = {tuple(os.fsencode(argument) for argument in argv) for argv in commands}
     strays = [process for process in psutil.process_iter() if read_cmdline(process.pid) in wanted]
@@ -155,7 +154,7 @@ def end_by_argv(commands: Collection[Sequence[str]], timeout_s: float = EXIT_TIM
 
 
 def end_children(children: Collection[ChildProcess], timeout_s: float | None = None) -> None:
-    """Wait for all of them, TERM those that are left, then KILL. One timeout for all: a thousand hosts that went down take no longer."""
+    """Wait for all of them, TERM the remaining ones, then KILL, with one timeout for all."""
     for number in (signal.SIGTERM, signal.SIGKILL, None):
         wait_s = EXIT_TIMEOUT_S if timeout_s is None else timeout_s
         left = poll_until(lambda: [child for child in children if child.returncode is None], operator.not_, wait_s, POLL_S)

@@ -1,4 +1,4 @@
-"""Agents on the other nodes of a Slurm job, by one srun a node: within the allocation, so that Slurm knows every process."""
+"""Agents on the other nodes of a Slurm job, by one srun per node within the allocation, so that Slurm knows every process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def container_options(container: ContainerSpec, campaign: Path) -> tuple[str, ..
 
 
 def srun_argv(host: str, argv: Sequence[str], environ: Mapping[str, str] = os.environ, options: Sequence[str] = ()) -> list[str]:
-    """`--overlap`: the batch step and a cleanup share the node with it. srun does not take over the job's number of CPUs by itself."""
+    """`--overlap`: the batch step and a cleanup share the node with it. srun does not inherit the job's number of CPUs."""
     cpus = _least_cpus(environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
     asked = [f"--cpus-per-task={cpus}"] if cpus else []
     layout = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--overlap", "--mpi=none", "--cpu-bind=none"]
@@ -33,7 +33,7 @@ def srun_argv(host: str, argv: Sequence[str], environ: Mapping[str, str] = os.en
 
 
 def _least_cpus(text: str) -> int:
-    """Of `64(x2),32`; 0 where it is not known."""
+    """The least of `64(x2),32`; 0 where unknown."""
     return min((int(number) for number in re.findall(r"(?:^|,)(\d+)", text)), default=0)
 
 

@@ -1,8 +1,8 @@
 """Agents on other hosts by ssh, one process per host, or by pdsh, one process that runs an ssh for each; and why a start failed.
 
 pdsh runs with `-R exec` and not `-R ssh`: both replace %h by the host (tested with pdsh 2.34), but only the first keeps ssh's options
-unsplit. A `%` of ours is doubled for it; one at the end of an argument would otherwise run into the next. Each line of its output begins
-with the host's name, without the domain where all hosts share it, and is sorted into the hosts' logs by that.
+unsplit. Our own `%` is doubled for it. Each line of its output begins with the host's name, without the domain where all hosts share it,
+and is sorted into the hosts' logs by that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ArgvFor = Callable[[str], Sequence[str]]
 
 
 def quick_ssh(request: StartRequest, ssh_args: Sequence[str]) -> ChildProcess:
-    """An ssh that soon gives up on a host which does not answer."""
+    """An ssh that soon gives up on an unreachable host."""
     return ChildProcess(ssh_command(request.host, request.argv, (*ssh_args, *QUICK_OPTIONS)), request.log)
 
 
@@ -82,7 +82,7 @@ def is_plain_for_pdsh(hosts: Iterable[str]) -> bool:
 
 
 def pdsh_argv(hosts: Sequence[str], argv_for: ArgvFor, ssh_args: Sequence[str]) -> list[str]:
-    """The whole command; the argv of hosts may differ in their name alone."""
+    """The whole command; argvs of hosts may differ in their name only."""
     escaped = [argument.replace("%", "%%") for argument in ssh_command(_ANY, argv_for(_ANY), ssh_args)]
     fanout = str(max(MIN_FANOUT, len(hosts)))
     return [PROGRAM, "-R", "exec", "-f", fanout, "-w", ",".join(hosts), *(argument.replace(_ANY, HOST) for argument in escaped)]
@@ -115,12 +115,12 @@ class PdshTransport:
     def exits(self) -> dict[str, Exit]:
         if self._child is None or self._child.returncode is None:
             return self._host_exits()
-        # Its last output is read first: it explains more than its exit code.
+        # Its last output is read first, which explains more than its exit code.
         self._reader.join(READER_TIMEOUT_S)
         return {**dict.fromkeys(self._logs, describe_exit(PROGRAM, self._child.returncode)), **self._host_exits()}
 
     def run_command(self, request: StartRequest) -> RemoteCommand:
-        """By ssh itself, which is what pdsh would run."""
+        """By ssh directly, which is what pdsh would run."""
         self._commands.append(quick_ssh(request, self._ssh_args))
         return ChildCommand("ssh", self._commands[-1])
 
@@ -161,7 +161,7 @@ class PdshTransport:
                 with open(self._logs[host], "ab") as log:
                     log.write(text)
             except OSError:
-                # A full disk: the start goes on, and agents connect or do not.
+                # A full disk does not stop the start.
                 continue
 
     def _host(self, label: bytes) -> str | None:
@@ -221,7 +221,7 @@ _FIXES: tuple[tuple[str, str, str], ...] = (
         "put the interpreter at the same path on {host}, or name one that exists there with place.python",
     ),
 )
-# Rows of _FIXES about ssh itself, which has no part in a job.
+# Rows of _FIXES about ssh, which jobs do not use.
 _OF_SSH = frozenset({"ssh_denied", "name_unknown", "host_lost"})
 SRUN_FAILED = "srun_failed"
 _UNKNOWN_SRUN = "see the lines above and the node's state (`sinfo -N -l`); `seatrial doctor PLAN --place slurm` starts a task on every node"

@@ -1,7 +1,7 @@
-"""How the attempt of a job ended, where the job itself could not record it: from Slurm's state and what the program in the job saw last.
+"""The outcome of a job's attempt that the job itself could not record: from Slurm's state and what the program in the job saw last.
 
-`stop_jobs(paths)` ends the jobs of a campaign that no harness follows, as its folder lists them; `settle_other_jobs(plan, paths)`
-closes attempts of jobs that the plan as it is now does not ask for.
+`stop_jobs(paths)` ends the jobs of a campaign that no harness follows; `settle_other_jobs(plan, paths)` closes attempts of jobs that are
+not part of the current plan.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from seatrial.campaign.resume import read_lifetime
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, JobPaths
+from seatrial.launch.places import slurm as place
 from seatrial.launch.places.slurm import job_among, read_order, started
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.job import AllocationEnd, AllocationEnding
+from seatrial.records.job import FORGOTTEN, AllocationEnd, AllocationEnding, JobStatus
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import PER_RUN, CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named, signature
 from seatrial.records.stored import read_spec
 
 LOG_TAIL_LINES = 8
-# State → cause, and what happened to job 4711.
+# State → cause, and the verb phrase for `Slurm job 4711 …`.
 _STATES = {
     "CANCELLED": (Cause.JOB_CANCELLED, "was cancelled"),
     "TIMEOUT": (Cause.JOB_TIME_LIMIT, "reached its time limit"),
@@ -32,10 +33,10 @@ _STATES = {
     "PREEMPTED": (Cause.JOB_PREEMPTED, "was preempted"),
     "NODE_FAIL": (Cause.JOB_NODE_FAILED, "lost a node"),
     "BOOT_FAIL": (Cause.JOB_NODE_FAILED, "got a node that did not boot"),
-    slurm.FORGOTTEN: (Cause.JOB_LOST, "left no outcome, and Slurm does not know it any more"),
+    FORGOTTEN: (Cause.JOB_LOST, "left no outcome, and Slurm does not know it any more"),
 }
 RUN_AGAIN = frozenset({Cause.JOB_PREEMPTED, Cause.JOB_NODE_FAILED})
-"""Nobody wanted this end, and a new job may well succeed."""
+"""Causes after which a new job may succeed."""
 
 
 def with_cause(outcome: RunOutcome, cause: Cause, detail: str, how: Outcome = Outcome.INTERRUPTED) -> RunOutcome:
@@ -54,8 +55,8 @@ def ended_by_slurm(outcome: RunOutcome) -> RunOutcome:
     return with_cause(outcome, Cause.SCHEDULER, "Slurm ended the job")
 
 
-def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: slurm.JobStatus) -> RunOutcome:
-    """The outcome of an attempt whose job is over and has written none."""
+def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: JobStatus) -> RunOutcome:
+    """The outcome of an attempt whose job is over and wrote none."""
     seen = _as_seen(attempt, spec)
     if status.state in _STATES:
         cause, what = _STATES[status.state]
@@ -66,7 +67,7 @@ def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: slurm.JobS
         detail = f"Slurm job {job} used more memory than it was given"
         return replace(with_cause(seen, entry.cause, detail, Outcome.FAILED), action=entry.action, signature=entry.id, fault=entry.fault)
     tail = tuple(files.tail_lines(attempt.job_log, LOG_TAIL_LINES))
-    # A shell prints its own message before ours.
+    # A shell may print its own message before ours.
     last = f": {'; '.join(line.strip() for line in tail[-2:])}" if tail else ""
     begun = "before it had recorded an outcome" if started(attempt) else "before the run had begun"
     return replace(
@@ -83,10 +84,8 @@ def requeued(attempt: AttemptPaths, spec: RunSpec, job: str, restarts: int) -> R
     return with_cause(_as_seen(attempt, spec), cause, detail)
 
 
-def allocation_end(
-    paths: AllocationPaths, job: str, status: slurm.JobStatus, cancelled: Cause | None = None, why: str = ""
-) -> AllocationEnd:
-    """The end of a job for many runs whose program has recorded none; `why` it was cancelled."""
+def allocation_end(paths: AllocationPaths, job: str, status: JobStatus, cancelled: Cause | None = None, why: str = "") -> AllocationEnd:
+    """The end of a job for many runs whose program recorded none; `why` it was cancelled."""
     now_t = time.time()
     if cancelled is not None:
         ending = AllocationEnding.USER if cancelled is Cause.USER else AllocationEnding.ENDED
@@ -101,13 +100,13 @@ def allocation_end(
 
 
 def stop_jobs(paths: CampaignPaths) -> dict[str, bool]:
-    """End the jobs of a folder that no harness owns: ranks that run halt softly, jobs that wait are cancelled. Job → whether it ran."""
+    """End the jobs of a folder without an owner: running ranks halt softly, pending jobs are cancelled. Job → whether it ran."""
     in_runs = [one for run in paths.runs() for one in run.attempts() if one.job_script.exists() and not one.outcome.exists()]
     held = paths.open_allocation()
     attempts: list[JobPaths] = [*in_runs, *([held] if held else [])]
     if not attempts:
         return {}
-    known = slurm.own_jobs()
+    known = place.poll()
     if known is None:
         raise CampaignError(f"Slurm does not answer: try again later, or cancel the jobs of {paths.folder} with scancel")
     stopped: dict[str, bool] = {}
@@ -120,8 +119,8 @@ def stop_jobs(paths: CampaignPaths) -> dict[str, bool]:
 
 
 def settle_other_jobs(plan: CampaignPlan, paths: CampaignPaths) -> None:
-    """Close the attempts of jobs for one run each that `plan` does not ask for as it is now: the run has changed, or left the plan, or has
-    a later attempt. A RefusedError while such a job lives: it writes to the run's folder, and holds nodes."""
+    """Close the attempts of single-run jobs that are not part of `plan` now: the run has changed, left the plan, or has a later attempt. A
+    RefusedError while such a job lives, since it writes to the run's folder and holds nodes."""
     wanted = {(spec.run, spec.hash) for spec in plan.runs if spec.place.slurm and spec.place.slurm.allocation == PER_RUN}
     others: list[tuple[AttemptPaths, RunSpec]] = []
     for run in paths.runs():
@@ -130,7 +129,7 @@ def settle_other_jobs(plan: CampaignPlan, paths: CampaignPaths) -> None:
             order = None if attempt.outcome.exists() or not attempt.job_script.exists() else read_order(attempt)
             if order is not None and (attempt is not attempts[-1] or (order.spec.run, order.spec.hash) not in wanted):
                 others.append((attempt, order.spec))
-    known = slurm.own_jobs() if others else {}
+    known = place.poll() if others else {}
     for attempt, spec in others:
         job = job_among(attempt, known or {})
         if known is None or (job in known and not known[job].is_over):
@@ -139,26 +138,26 @@ def settle_other_jobs(plan: CampaignPlan, paths: CampaignPaths) -> None:
                 f"Slurm job {job or 'of unknown number'} {state} {spec.run} of the previous plan (attempt {attempt.number}): wait until it "
                 f"ends, or `seatrial stop {paths.folder}`"
             )
-        close_attempt(attempt, judge_job(attempt, spec, job, known.get(job) or slurm.final_state(job)))
+        close_attempt(attempt, judge_job(attempt, spec, job, known.get(job) or place.final_state(job)))
 
 
 def _stop_job(paths: JobPaths, job: str, *, runs: bool) -> None:
     if runs:
         files.write_json(paths.job_stop, {"t": time.time()})
         return
-    answer = slurm.cancel(job)
+    answer = place.cancel(job)
     if not answer.ok:
         raise CampaignError(f"Slurm job {job} could not be cancelled ({answer.problem}): try again, or `scancel {job}`")
     why = f"stopped by the user; Slurm job {job} was cancelled"
-    # Without an outcome the next `seatrial run` would take it for cancelled by somebody else, and leave the run once more.
+    # Without an outcome the next `seatrial run` would take it for cancelled by another user, and set the run aside.
     if isinstance(paths, AllocationPaths):
-        files.write_json(paths.job_end, to_json(allocation_end(paths, job, slurm.JobStatus(state="CANCELLED"), Cause.USER, why)))
+        files.write_json(paths.job_end, to_json(allocation_end(paths, job, JobStatus(state="CANCELLED"), Cause.USER, why)))
     elif isinstance(paths, AttemptPaths) and (spec := read_spec(paths)[0]) is not None:
         close_attempt(paths, with_cause(_as_seen(paths, spec), Cause.USER, why))
 
 
 def _as_seen(attempt: AttemptPaths, spec: RunSpec) -> RunOutcome:
-    """What the program in the job saw; else what the files show."""
+    """The outcome as the program in the job saw it, else as the files show."""
     seen = from_json_or_none(RunOutcome, files.read_json(attempt.job_outcome))
     if seen is not None:
         return seen

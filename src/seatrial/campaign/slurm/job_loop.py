@@ -2,9 +2,8 @@
 
     pick up what an earlier process submitted → submit → poll (Slurm's state, and the attempt's own files) → the outcome
 
-The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A job that ends without an
-outcome gets one here, with the cause by Slurm's state. Stop requests, and a controller that does not answer: `campaign.job_queue`. A
-terminal that is closed stops nothing.
+All state is in the folder: if the harness is killed, another one continues. A job that ends without an outcome gets one here, with the
+cause from Slurm's state. Stop requests, and a controller that does not answer: `campaign.slurm.queue`. Closing the terminal stops nothing.
 """
 
 from __future__ import annotations
@@ -15,16 +14,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seatrial.campaign.invocation import EarlyEnd
-from seatrial.campaign.job_endings import RUN_AGAIN, judge_job, with_cause
-from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.campaign.one_run import close_attempt, new_attempt
 from seatrial.campaign.resume import choose_start, makes_progress
 from seatrial.campaign.run_outcome import outcome_of_unstarted
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import RunSource
+from seatrial.campaign.slurm import RUN_PROGRAM
+from seatrial.campaign.slurm.outcomes import RUN_AGAIN, judge_job, with_cause
+from seatrial.campaign.slurm.queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.core import files
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.places import slurm as place
+from seatrial.launch.places.slurm import read_order, started
 from seatrial.launch.prepare import masked_spec
 from seatrial.observe.eta import RunEtaTracker
 from seatrial.observe.progress import Progress, ProgressReader
@@ -46,7 +46,7 @@ class InFlightJob(FollowedJob):
 
     @property
     def is_running(self) -> bool:
-        """Its ranks may take steps: a requeued job that waits again has had its start."""
+        """Whether its ranks may take steps; not while a requeued job waits again."""
         return self.started_m is not None and not self.status.is_queued and not self.status.is_over
 
 
@@ -73,8 +73,8 @@ class JobLoop(JobFollower):
         self._again: dict[str, int] = {}
         self._submitted: set[str] = set()
 
-    def run(self, schedule: Schedule, early: EarlyEnd) -> None:
-        """Until every run has its outcome or is set aside; after an `early` end nothing more is submitted."""
+    def run(self, schedule: RunSource, early: EarlyEnd) -> None:
+        """Follow jobs until every run has its outcome or is set aside; after an `early` end none is submitted."""
         self._pick_up(schedule)
         while True:
             if early.end is None and not self.interrupts.stop_requested():
@@ -95,30 +95,28 @@ class JobLoop(JobFollower):
             if self.in_flight:
                 self.sleep(POLL_S)
 
-    def _pick_up(self, schedule: Schedule) -> None:
-        """Attempts that have a job and no outcome yet."""
+    def _pick_up(self, schedule: RunSource) -> None:
+        """Follow the attempts that have a job and no outcome yet."""
         for spec in schedule.left:
             attempts = self.paths.run(spec.run).attempts()
             newest = attempts[-1] if attempts else None
             if newest is None or newest.outcome.exists() or not newest.job_script.exists():
                 continue
-            order = place.read_order(newest)
+            order = read_order(newest)
             if order is not None and order.spec.hash == spec.hash:
                 self._follow(spec, newest).stopped_before = self._was_stopped(newest)
 
-    def _submit_next(self, schedule: Schedule) -> None:
+    def _submit_next(self, schedule: RunSource) -> None:
         wanted = self.plan.runs[0].place.slurm
         most = wanted.jobs if wanted else 1
         while len(self.in_flight) < most:
             skip = {*self.in_flight, *self.set_aside}
-            if all(spec.run in skip for spec in schedule.left):
-                return
             spec = schedule.next(skip)
             if spec is None:
-                self.out_of_budget = True
+                self.out_of_budget = schedule.out_of_budget
                 return
             run = self.paths.run(spec.run)
-            # The job after one that reached its time limit goes on from what that one saved.
+            # The job after one that reached its time limit resumes from its checkpoint.
             from_start = self.invocation.from_start and spec.run not in self._submitted
             resumption = choose_start(self.plan, run, spec, from_start=from_start)
             self._submitted.add(spec.run)
@@ -129,7 +127,7 @@ class JobLoop(JobFollower):
             self._submit(self._follow(spec, attempt))
 
     def _follow(self, spec: RunSpec, attempt: AttemptPaths) -> InFlightJob:
-        one = self.in_flight[spec.run] = InFlightJob(spec=spec, attempt=attempt, job=place.submitted(attempt))
+        one = self.in_flight[spec.run] = InFlightJob(spec=spec, attempt=attempt, job=self.place.pick_up(attempt))
         self._follow_attempt(one, attempt)
         if one.job is not None:
             self.listener.submitted(spec, attempt, one.job.job)
@@ -138,7 +136,7 @@ class JobLoop(JobFollower):
     def _submit(self, one: InFlightJob) -> None:
         order = JobOrder(spec=one.spec, plan_hash=self.invocation.plan_hash, resumes=len(self.plan.runs) == 1)
         try:
-            one.job = place.submit(one.attempt, order, self._queue.call)
+            one.job = self.place.submit(one.attempt, order, RUN_PROGRAM, self._queue.call)
         except LaunchError as error:
             now_t = time.time()
             close_attempt(one.attempt, outcome_of_unstarted(one.spec, one.attempt.number, error, now_t, now_t))
@@ -171,9 +169,9 @@ class JobLoop(JobFollower):
         return None
 
     def _newest_attempt(self, one: InFlightJob) -> AttemptPaths:
-        """Slurm may have started the job again, as the run's next attempt."""
+        """The attempt of the job now: after a requeue it is the run's next attempt."""
         later = [attempt for attempt in self.paths.run(one.spec.run).attempts() if attempt.number > one.attempt.number]
-        own = [attempt for attempt in later if (found := place.submitted(attempt)) and one.job and found.job == one.job.job]
+        own = [attempt for attempt in later if (found := self.place.pick_up(attempt)) and one.job and found.job == one.job.job]
         return own[-1] if own else one.attempt
 
     def _follow_attempt(self, one: InFlightJob, attempt: AttemptPaths) -> None:
@@ -198,7 +196,7 @@ class JobLoop(JobFollower):
         )
         return with_cause(base, one.cancelled, one.why_cancelled(spec.place.slurm))
 
-    def _finish(self, one: InFlightJob, outcome: RunOutcome, schedule: Schedule) -> None:
+    def _finish(self, one: InFlightJob, outcome: RunOutcome, schedule: RunSource) -> None:
         spec = one.spec
         del self.in_flight[spec.run]
         schedule.ended(spec, outcome)
@@ -219,7 +217,7 @@ class JobLoop(JobFollower):
 
     def _show(self) -> None:
         for one in self.in_flight.values():
-            begun = place.started(one.attempt) if one.started_m is None else None
+            begun = started(one.attempt) if one.started_m is None else None
             if begun is not None:
                 one.started_m = self.monotonic() - max(0.0, time.time() - begun.started_t)
                 self.listener.started(one.spec, one.attempt)

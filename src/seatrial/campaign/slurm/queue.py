@@ -1,12 +1,11 @@
-"""Jobs as Slurm sees them, for both loops over jobs (`campaign.jobs`, `campaign.allocations`): asked about, waited for, stopped, cancelled.
-`JobFollower` is what both loops keep and do alike, `JobQueue` their controller.
+"""Slurm's queue, for both loops over jobs: polled, waited for, stopped and cancelled. `JobFollower` is the loops' common base.
 
-A controller that does not answer is waited for. At the user's first stop request running ranks are asked to halt by a file of their own,
-which needs no controller, and jobs that wait are cancelled. The second cancels everything; where Slurm does not answer then, the jobs are
-left as they are and named (`left_text`): the next harness picks them up.
+A controller that does not answer is waited for. At the user's first stop request, running ranks are told to halt by a file, which needs no
+controller, and pending jobs are cancelled. The second request cancels everything; if Slurm does not answer then, the jobs are left as they
+are and named (`left_text`): the next harness picks them up.
 
-How long a job may wait: `place.queue_s`, counted from each time it was put into the queue, so also after a requeue. A reason that is a
-limit on a single job (NEVER_STARTS) ends the wait after HOPELESS_S: no end of other jobs resolves it.
+A job may wait for `place.queue_s`, counted anew after a requeue. A reason that is a limit on the job itself (NEVER_STARTS) ends the wait
+after NEVER_STARTS_S: no end of other jobs resolves it.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from seatrial.campaign.interrupts import StopRequests, Urgency
 from seatrial.campaign.invocation import Invocation
 from seatrial.core import files
 from seatrial.core.paths import JobPaths
-from seatrial.launch.places import slurm as place
+from seatrial.launch.places import JobPlace
+from seatrial.launch.places import slurm as slurm_place
 from seatrial.machine import slurm
-from seatrial.records.job import SubmittedJob
+from seatrial.records.job import JobStatus, SubmittedJob
 from seatrial.records.outcome import Cause
 from seatrial.records.plan import LimitsSpec, RunSpec, SlurmSpec
 
@@ -32,37 +32,37 @@ POLL_S = 0.5
 # The file system of the nodes may show a file late here.
 OUTCOME_GRACE_S = 5.0
 MAX_AGAIN = 2
-"""How often a run, or a job for many, is submitted again that lost its node or was preempted."""
+"""How often a run, or a job for many, is resubmitted after a lost node or a preemption."""
 
 # Every harness of a cluster asks the same controller.
 ASK_EVERY_S = 3.0
-# Beyond the soft stop and TERM: agents that end, files that are written.
+# Beyond the soft stop and TERM, for agents to end and write files.
 STOP_GRACE_S = 20.0
-# For the answer to a second Ctrl-C.
+# Slurm's time to answer after a second Ctrl-C.
 KILL_ANSWER_S = 5.0
-HOPELESS_S = 60.0
-"""A partition's limit may be changed, and a reason be that of the scheduler's pass before."""
+NEVER_STARTS_S = 60.0
+"""A partition's limit may be changed, and the reason may be from the scheduler's previous pass."""
 NEVER_STARTS = re.compile(
     r"\w*PerJob\w*|Partition(?:TimeLimit|NodeLimit)|BadConstraints|Invalid(?:Account|QOS)|(?:Account|QOS)NotAllowed|DependencyNeverSatisfied"
 )
-"""Reasons of a job that waits which no other job's end resolves."""
+"""Reasons why a job waits that the end of other jobs does not resolve."""
 
 
 @dataclass
 class FollowedJob:
-    """A job from its submission to its end, as far as this harness knows it."""
+    """A job from its submission to its end, as this harness knows it."""
 
     job: SubmittedJob | None = None
-    status: slurm.JobStatus = field(default_factory=lambda: slurm.JobStatus(state="PENDING"))
+    status: JobStatus = field(default_factory=lambda: JobStatus(state="PENDING"))
     cancelled: Cause | None = None
     """Why this harness cancelled it."""
     over_m: float | None = None
     """When it was first seen to be over."""
     stop_until_m: float | None = None
     stopped_before: bool = False
-    """An earlier harness asked it to stop: that it does is no reason to leave its run."""
-    hopeless_m: float | None = None
-    """Since when its reason is one of NEVER_STARTS."""
+    """An earlier harness requested its stop, so its end is no reason to set the run aside."""
+    unstartable_since_m: float | None = None
+    """Since when its reason has been one of NEVER_STARTS."""
 
     @property
     def number(self) -> str:
@@ -70,7 +70,7 @@ class FollowedJob:
 
     @property
     def waits_since_t(self) -> float:
-        """Since when it is in the queue: a requeued job is put there anew."""
+        """When it entered the queue, for a requeued job the last time."""
         return max(self.job.submitted_t if self.job else 0.0, self.status.queued_t)
 
     @property
@@ -85,7 +85,6 @@ class FollowedJob:
         return f"job {self.job.job} {self.status.state.lower()}{why}{since}"
 
     def why_cancelled(self, wanted: SlurmSpec | None) -> str:
-        """In one sentence."""
         if self.cancelled is Cause.JOB_QUEUE_DEADLINE and wanted and wanted.queue_s:
             return f"{self.number} was still waiting after {wanted.queue_s:.0f} s, and was cancelled"
         if self.cancelled is Cause.JOB_NEVER_STARTS:
@@ -96,72 +95,74 @@ class FollowedJob:
 class JobQueue:
     """The jobs of one campaign at their controller."""
 
-    def __init__(self, interrupts: StopRequests, monotonic: Callable[[], float]) -> None:
-        self._interrupts, self._monotonic = interrupts, monotonic
-        self._asked_m = float("-inf")
-        self._heeded = Urgency.NONE
-        self.jobs: Mapping[str, slurm.JobStatus] | None = None
+    def __init__(self, place: JobPlace, interrupts: StopRequests, monotonic: Callable[[], float]) -> None:
+        self._place, self._interrupts, self._monotonic = place, interrupts, monotonic
+        self._last_query_m = float("-inf")
+        self._handled_urgency = Urgency.NONE
+        self.jobs: Mapping[str, JobStatus] | None = None
         """None while Slurm has not answered, or its answer is older than the newest job."""
         self.abandoned = False
-        """Slurm did not answer after the second stop request: nothing more can be done here."""
+        """Whether Slurm did not answer after the second stop request, so that jobs are left as they are."""
 
     def ask(self) -> None:
-        if self._monotonic() - self._asked_m >= ASK_EVERY_S:
-            self.jobs = slurm.own_jobs(self.call)
-            self._asked_m = self._monotonic()
+        if self._monotonic() - self._last_query_m >= ASK_EVERY_S:
+            self.jobs = self._place.poll(self.call)
+            self._last_query_m = self._monotonic()
             self.abandoned = self.abandoned or (self.jobs is None and self._interrupts.urgency is Urgency.KILL)
 
     def call(self, argv: Sequence[str], text: str = "") -> slurm.Answer:
-        """Until the user wants something else meanwhile."""
+        """Call one of Slurm's programs, and give up at a new stop request."""
         timeout_s = KILL_ANSWER_S if self._interrupts.urgency is Urgency.KILL else slurm.TIMEOUT_S
-        return slurm.call(argv, text, timeout_s, give_up=lambda: self._interrupts.hung_up or self._interrupts.urgency > self._heeded)
+        return slurm.call(
+            argv, text, timeout_s, give_up=lambda: self._interrupts.hung_up or self._interrupts.urgency > self._handled_urgency
+        )
 
     def submitted_one(self) -> None:
-        """What Slurm said before is older than this job."""
-        self._asked_m, self.jobs = self._monotonic(), None
+        """Slurm's last answer is older than this job."""
+        self._last_query_m, self.jobs = self._monotonic(), None
 
     def check_wait(self, one: FollowedJob, wanted: SlurmSpec | None) -> None:
-        """Cancel a job that has waited for too long, or waits for what will not come."""
+        """Cancel a job that has waited too long or can never start."""
         if one.cancelled or not one.status.is_queued or one.job is None:
-            one.hopeless_m = None
+            one.unstartable_since_m = None
             return
         if wanted and wanted.queue_s is not None and time.time() - one.waits_since_t > wanted.queue_s:
             self.cancel(one, Cause.JOB_QUEUE_DEADLINE)
         elif not NEVER_STARTS.fullmatch(one.status.reason):
-            one.hopeless_m = None
+            one.unstartable_since_m = None
         else:
-            one.hopeless_m = self._monotonic() if one.hopeless_m is None else one.hopeless_m
-            if self._monotonic() - one.hopeless_m > HOPELESS_S:
+            one.unstartable_since_m = self._monotonic() if one.unstartable_since_m is None else one.unstartable_since_m
+            if self._monotonic() - one.unstartable_since_m > NEVER_STARTS_S:
                 self.cancel(one, Cause.JOB_NEVER_STARTS)
 
     def cancel(self, one: FollowedJob, why: Cause) -> None:
-        """Without an answer it is tried again at the next turn."""
+        """Cancel a job; without an answer, again at the next turn."""
         if one.job is None or self.abandoned:
             return
-        answer = slurm.cancel(one.job.job, self.call)
+        answer = self._place.cancel(one.job.job, self.call)
         if answer.ok:
             one.cancelled = why
         self.abandoned = answer.unreachable and self._interrupts.urgency is Urgency.KILL
 
     def stop(self, jobs: Sequence[tuple[FollowedJob, JobPaths, LimitsSpec]]) -> None:
-        """At every turn while a stop is requested."""
+        """Called at every turn while a stop is requested."""
         urgency = self._interrupts.urgency
         for one, paths, limits in jobs:
             if one.stop_until_m is None:
                 one.stop_until_m = self._monotonic() + limits.soft_s + limits.term_s + STOP_GRACE_S
-                # Its ranks halt by this, whether the controller answers or not; a job that waits is over as soon as it starts.
+                # Its ranks halt by this file even if the controller does not answer; a pending job ends as soon as it starts.
                 files.write_json(paths.job_stop, {"t": time.time()})
             late = self._monotonic() > one.stop_until_m
             is_due = self.jobs is not None and (one.status.is_queued or late)
             if not one.cancelled and (is_due or urgency is Urgency.KILL):
                 self.cancel(one, Cause.USER)
-        self._heeded = urgency
-        # One whose submission got no answer may have been taken.
+        self._handled_urgency = urgency
+        # A job whose submission was not answered may have been accepted.
         self.abandoned = self.abandoned or (urgency is Urgency.KILL and self.jobs is None and any(one.job is None for one, _, _ in jobs))
 
 
 def left_text(jobs: Mapping[str, FollowedJob]) -> str:
-    """Which jobs were left as they are, by run."""
+    """Names the jobs that were left as they are, by run."""
     known = [one.job.job for one in jobs.values() if one.job]
     unknown = [run for run, one in jobs.items() if one.job is None]
     left = f"job {', '.join(known)} may go on: `scancel {' '.join(known)}` ends {'it' if len(known) == 1 else 'them'}"
@@ -170,18 +171,19 @@ def left_text(jobs: Mapping[str, FollowedJob]) -> str:
 
 
 class StopListener(Protocol):
-    """What is reported of a stop."""
+    """Is told of a stop."""
 
     def stopping(self, spec: RunSpec) -> None: ...
 
 
 @dataclass
 class JobFollower:
-    """What a loop over jobs has seen, and what is not to be done again. Nothing of it outlives the process: all else is in the folder."""
+    """The state of a loop over jobs in this process; all lasting state is in the folder."""
 
     invocation: Invocation
     listener: StopListener
     sleep: Callable[[float], None] = time.sleep
+    place: JobPlace = slurm_place
 
     def __post_init__(self) -> None:
         self.plan, self.paths = self.invocation.plan, self.invocation.paths
@@ -190,26 +192,26 @@ class JobFollower:
         """Runs that are not submitted again by this invocation, and why."""
         self.out_of_budget = False
         self.jobs_left = ""
-        """Which jobs may go on, and how to end them: Slurm did not answer after the second stop request."""
-        self._queue = JobQueue(self.interrupts, self.monotonic)
+        """Jobs that may go on, and how to end them: Slurm did not answer after the second stop request."""
+        self._queue = JobQueue(self.place, self.interrupts, self.monotonic)
         self._stopping = False
 
     def _was_stopped(self, paths: JobPaths) -> bool:
-        """Whether an earlier harness asked the job to stop. What is still waiting is wanted again: that request is withdrawn."""
+        """Whether an earlier harness requested the job's stop. For a job that has not started, the request is withdrawn."""
         was_stopped = paths.job_stop.exists()
-        if place.started(paths) is None:
+        if slurm_place.started(paths) is None:
             paths.job_stop.unlink(missing_ok=True)
         return was_stopped
 
     def _is_over(self, one: FollowedJob, wanted: SlurmSpec | None, *, has_result: bool) -> bool:
-        """Whether the job, whose number is known, is over, and whatever its program could write is there."""
+        """Whether the job, whose number is known, is over and its program's files are complete."""
         assert one.job is not None
         if self._queue.jobs is None:
-            # Who wants the end does not wait for Slurm to confirm it.
+            # After a stop request there is no wait for Slurm's confirmation.
             return has_result and self.interrupts.stop_requested()
         status = self._queue.jobs.get(one.job.job)
         if status is None:
-            status = slurm.JobStatus(state="COMPLETED") if has_result else slurm.final_state(one.job.job)
+            status = JobStatus(state="COMPLETED") if has_result else self.place.final_state(one.job.job)
         one.status = status
         if not status.is_over:
             one.over_m = None
@@ -219,19 +221,14 @@ class JobFollower:
         return has_result or self.monotonic() - one.over_m >= OUTCOME_GRACE_S
 
     def _has_no_job(self, one: FollowedJob, paths: JobPaths) -> bool:
-        """Of a job whose number is not known (refused, or its submission had no answer, or an earlier harness was killed just then):
-        whether by the folder and by Slurm there is none. A number that is found is recorded. After the terminal was closed the next
-        harness decides."""
-        one.job = place.submitted(paths)
-        if one.job is not None or self._queue.jobs is None:
-            return False
-        if found := place.job_among(paths, self._queue.jobs):
-            one.job = place.record(paths, SubmittedJob(job=found, submitted_t=time.time()))
-        return not found and not self.interrupts.hung_up
+        """Whether there is no job by the folder and by Slurm, where its number is unknown: it was refused, its submission was not answered,
+        or an earlier harness was killed just then. After the terminal was closed, the next harness decides."""
+        one.job = self.place.pick_up(paths, self._queue.jobs)
+        return one.job is None and self._queue.jobs is not None and not self.interrupts.hung_up
 
     def _stop_where_requested(self, followed: Sequence[tuple[RunSpec, FollowedJob, JobPaths]]) -> None:
-        """`followed` with the run that each is at."""
-        # A terminal may be closed in the middle of a turn, while Slurm is asked.
+        """`followed`: jobs, each with its current run."""
+        # The terminal may be closed in the middle of a turn, while Slurm is queried.
         if self.interrupts.urgency is Urgency.NONE or self.interrupts.hung_up:
             return
         for spec, _, _ in followed if not self._stopping else ():

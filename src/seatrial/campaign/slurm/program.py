@@ -1,30 +1,32 @@
-"""The program in a Slurm job: the harness of this one run, on the first of the job's nodes. `python -m seatrial.campaign.job ATTEMPT`.
+"""The program in a Slurm job: the harness of one run, on the first of the job's nodes.
 
-It runs the attempt as a harness runs one on many hosts, with agents that srun starts, and writes outcome.json. Where Slurm ends the job it
-does not know why (TERM means a cancelled job, a preemption, a time limit or a requeue alike): what it saw goes to job_outcome.json, and
-whoever follows the job adds Slurm's reason. Started again by Slurm (a requeue), it closes the attempt that was cut short and begins the
-run's next one: attempts never share a file.
+    python -m seatrial.campaign.slurm.program ATTEMPT
 
-`sbatch job.sbatch` by hand does the same. `CurrentJob` serves every program that runs attempts within a job (`campaign.allocation_job`).
+It runs the attempt like one on many hosts, with agents started by srun, and writes outcome.json. When Slurm ends the job, the program does
+not know why: TERM is sent for a cancellation, a preemption, a time limit and a requeue. What it saw goes to job_outcome.json; the harness
+that follows the job adds Slurm's reason. After a requeue it closes the attempt that was cut short and begins the run's next one: attempts
+never share a file.
+
+`sbatch job.sbatch` by hand does the same. Every program that runs attempts within a job uses `CurrentJob`.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from seatrial.campaign.follow import OnProgress, OnStop
-from seatrial.campaign.growing_log import GrowingLog
-from seatrial.campaign.interrupts import StopRequests, Urgency
-from seatrial.campaign.job_endings import ended_by_slurm, judge_job, requeued, with_cause
-from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome, unstarted
+from seatrial.campaign.interrupts import StopRequests
+from seatrial.campaign.live_log import LiveLog
+from seatrial.campaign.one_run import close_attempt, new_attempt, run_one, unstarted
 from seatrial.campaign.resume import choose_checkpoint
+from seatrial.campaign.slurm import RUN_PROGRAM
+from seatrial.campaign.slurm.outcomes import ended_by_slurm, judge_job, requeued, with_cause
+from seatrial.campaign.slurm.signals import JobSignals
 from seatrial.core import files
 from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.errors import FAILED, HostError, SeatrialError
@@ -43,60 +45,14 @@ from seatrial.records.launch import NodesRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
 
-# A poll looks for two small files, perhaps over a network.
-STOP_POLL_S = 0.5
 FACTS_TIMEOUT_S = 15.0
 # Of the registry of signatures.
 REFUSED_ON_NODE = "trainer_refused"
 RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 
-class JobSignals:
-    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM).
-
-    A program that Slurm has lost sight of (its slurmd died) gets no signal when the job is started again elsewhere: it finds that the run
-    has gone on without it (`is_closed`: its attempt has an outcome), and ends its ranks.
-    """
-
-    def __init__(self, stop_file: Path, is_closed: Callable[[], bool]) -> None:
-        self._stop_file, self._is_closed = stop_file, is_closed
-        self.ended = self.warned = self.asked = self.closed = False
-        # A job has no terminal.
-        self.hung_up = False
-        self._polled_m = float("-inf")
-
-    def install(self) -> None:
-        signal.signal(signal.SIGUSR1, self._on_warning)
-        signal.signal(signal.SIGTERM, self._on_end)
-        signal.signal(signal.SIGINT, self._on_end)
-
-    @property
-    def urgency(self) -> Urgency:
-        self._poll()
-        # After TERM there may be only seconds: the ranks have got it too.
-        if self.ended or self.closed:
-            return Urgency.KILL
-        return Urgency.STOP if self.warned or self.asked else Urgency.NONE
-
-    def stop_requested(self) -> bool:
-        return self.urgency is not Urgency.NONE
-
-    def _poll(self) -> None:
-        now_m = time.monotonic()
-        if now_m - self._polled_m >= STOP_POLL_S:
-            self._polled_m = now_m
-            self.asked = self.asked or self._stop_file.exists()
-            self.closed = self.closed or self._is_closed()
-
-    def _on_warning(self, number: int, frame: FrameType | None) -> None:
-        self.warned = True
-
-    def _on_end(self, number: int, frame: FrameType | None) -> None:
-        self.ended = True
-
-
 def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) -> RunOutcome:
-    """Run what job_order.json of `first` says, as `first` or, where that has been started before, as the next attempt."""
+    """Run job_order.json of `first`, as `first` or, where that was started before, as the next attempt."""
     order = jobs.read_order(first)
     if order is None:
         raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
@@ -108,7 +64,7 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
 
 
 def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPaths], own: str) -> None:
-    """A SeatrialError where one of them is another job's that lives: whoever submitted job.sbatch by hand would run it twice."""
+    """A SeatrialError where another live job has one of them, as when job.sbatch is submitted by hand a second time."""
     closed = [one.job_end.exists() if isinstance(one, AllocationPaths) else one.outcome.exists() for one in attempts]
     found = [(one, jobs.submitted(one)) for one, is_closed in zip(attempts, closed, strict=True) if not is_closed]
     others = [(one, job.job) for one, job in found if job is not None and job.job != own]
@@ -120,8 +76,8 @@ def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPath
 
 
 class CurrentJob:
-    """The job around this process: of the program in a job of ours, with its `signals`, or of a harness that was started in a job of the
-    user's (salloc). Its nodes run one attempt after another."""
+    """The job around this process: ours, with the program's `signals`, or the user's (salloc), in which a harness was started. Its nodes
+    run one attempt after another."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, signals: JobSignals | None = None) -> None:
         self._environ, self._signals = environ, signals
@@ -137,18 +93,18 @@ class CurrentJob:
         on_progress: OnProgress = lambda *_: None,
         on_stop: OnStop = lambda: None,
         plan_hash: str = "",
-        log: GrowingLog | None = None,
+        log: LiveLog | None = None,
     ) -> RunOutcome:
-        """Run `spec` as `attempt`, and close that unless Slurm is to say how it ended."""
+        """Run `spec` as `attempt`, and close it unless its outcome depends on Slurm's reason."""
         names, environ = self.nodes, self._environ
         jobs.record_start(attempt, start_record(environ, names))
         if self._signals is not None:
-            # What a program that ends early leaves is closed by whoever follows its job.
+            # If this program ends early, the harness that follows the job closes the attempt.
             if not attempt.job.exists():
                 jobs.record(attempt, SubmittedJob(job=self.number, submitted_t=time.time()))
             _log(f"{spec.run}, attempt {attempt.number}: job {self.number} on {', '.join(names)}")
         placed = jobs.nodes_of_job(spec, environ, names)
-        # Once a job: the hardware of its nodes does not change.
+        # Once per job: the hardware of its nodes does not change.
         facts = self._facts = _facts_of_nodes(spec, names) if self._facts is None else self._facts
         shown = self._signals is None
 
@@ -161,13 +117,13 @@ class CurrentJob:
             refused = HostError(f"refused before a rank was started: {'; '.join(problems)}", host=names[0], cause=REFUSED_ON_NODE)
             outcome = unstarted(spec, attempt, refused, time.time())
         else:
-            outcome = run_to_outcome(placed, attempt, requests, show_rendezvous, on_stop, plan_hash, hosts=facts, log=log)
+            outcome = run_one(placed, attempt, requests, show_rendezvous, on_stop, plan_hash, hosts=facts, log=log)
         if self._signals is None:
             return close_attempt(attempt, self._with_slurms_reason(attempt, spec, outcome))
         return _close(attempt, outcome, self._signals, environ)
 
     def too_short_for(self, spec: RunSpec, expected_s: float | None) -> str:
-        """Why `spec` had better start in another job; empty where it can start in this one."""
+        """Why `spec` should start in another job; empty where it can start in this one."""
         left_s = slurm.time_left_s(self.number)
         usable_s = None if left_s is None else left_s - (spec.place.slurm.warn_s if spec.place.slurm else 0)
         if usable_s is None or usable_s > (expected_s or 0.0):
@@ -176,7 +132,7 @@ class CurrentJob:
         return f"Slurm job {self.number} has {format_duration(left_s)} left{took}"
 
     def _with_slurms_reason(self, attempt: AttemptPaths, spec: RunSpec, outcome: RunOutcome) -> RunOutcome:
-        """A run that failed since the job around it is over is no failed run."""
+        """A run that failed because the job around it ended is not a failed run."""
         known = None if outcome.outcome in (Outcome.OK, Outcome.INTERRUPTED) else slurm.own_jobs()
         if known is None or (self.number in known and not known[self.number].is_over):
             return outcome
@@ -185,18 +141,18 @@ class CurrentJob:
 
 
 def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]:
-    """For the provenance, so that unlike nodes are noticed. A node that does not answer costs its facts, never the run."""
+    """Hardware facts of the nodes, for the provenance. A node that does not answer has none; the run goes on."""
     if len(names) < 2:
         return {}
     question = {"ask": "all", "parts": {"facts": {"ask": "facts"}, "gpus": {"ask": "gpus"}}}
     facts = host_facts(jobs.ask_nodes(names, question, FACTS_TIMEOUT_S, spec.place.python))
     if missing := [name for name in names if name not in facts]:
-        _log(f"no hardware facts of {', '.join(missing)}: unlike nodes would not be noticed")
+        _log(f"No hardware facts from {', '.join(missing)}. Differing nodes go unnoticed.")
     return facts
 
 
 def _log_rendezvous(attempt: AttemptPaths) -> bool:
-    """The rendezvous as each node sees it, and by which of its interfaces; False where that is unknown so far."""
+    """Log the rendezvous as each node sees it, and its interface; False while that is unknown."""
     record = from_json_or_none(NodesRecord, files.read_json(attempt.nodes_record))
     if record is None:
         return False
@@ -214,7 +170,7 @@ def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str
     close_cut_short(run, order.spec, environ)
     attempt = new_attempt(run, choose_checkpoint(run, order.spec) if order.resumes else None)
     files.write_private_json(attempt.job_order, to_json(order))
-    files.write_text(attempt.job_script, jobs.script(order, attempt), files.PRIVATE_PROGRAM)
+    files.write_text(attempt.job_script, jobs.script(order, attempt, RUN_PROGRAM), files.PRIVATE_PROGRAM)
     return attempt
 
 
@@ -232,7 +188,7 @@ def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJ
         started_t=time.time(),
         restarts=int(environ.get("SLURM_RESTART_COUNT", "0") or 0),
         nodes=names or (socket.gethostname(),),
-        # SLURM_JWT among them.
+        # SLURM_JWT is one of them.
         variables={name: mask(name, value) for name, value in sorted(environ.items()) if name.startswith(RECORDED)},
     )
 
@@ -240,13 +196,13 @@ def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJ
 def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, environ: Mapping[str, str]) -> RunOutcome:
     closed = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
     if closed is not None:
-        # The run has gone on without this program: what it did since counts for nothing.
-        _log(f"attempt {attempt.number} was closed meanwhile ({closed.detail}); '{outcome.outcome.value}' of this program is not kept")
+        # Another start of the job continued the run: what this program did since then does not count.
+        _log(f"Attempt {attempt.number} was already closed ({closed.detail}). This outcome ('{outcome.outcome.value}') is discarded.")
         return closed
     if outcome.outcome is Outcome.OK:
         return close_attempt(attempt, outcome)
     if signals.ended:
-        # Why is known only when the job is over.
+        # The reason is known only when the job is over.
         seen = ended_by_slurm(outcome)
         write_json_durably(attempt.job_outcome, to_json(seen))
         return seen

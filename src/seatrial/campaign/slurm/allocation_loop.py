@@ -1,10 +1,10 @@
-"""The campaign of place `slurm` with `allocation: campaign`: one job holds its nodes for one run after another, and is followed here.
+"""The campaign of place `slurm` with `allocation: campaign`: one job runs one run after another, and is followed here.
 
     pick up what an earlier process submitted → submit → report each attempt that the job closes → where the job ends, another for the rest
 
-The job runs the campaign's loop by itself (`campaign.allocation_job`) and needs no harness; the folder holds all there is to know. An
-attempt that it could not close gets its outcome here, with the cause by Slurm's state. A new job follows where the old one's time was over
-and something was reached, or where Slurm ended it (preempted, a lost node); otherwise what is left is for the next `seatrial run`.
+The job runs the campaign's loop by itself (`campaign.slurm_allocation_program`) and needs no harness: all state is in the folder. An
+attempt that it could not close gets its outcome here, with the cause from Slurm's state. A new job is submitted where the old one reached
+its time limit after some progress, or where Slurm ended it (preempted, a lost node). Otherwise the next `seatrial run` does the rest.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from seatrial.campaign.invocation import EarlyEnd
-from seatrial.campaign.job_endings import allocation_end, judge_job, with_cause
-from seatrial.campaign.job_queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import choose_start, makes_progress
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import RunSource
+from seatrial.campaign.slurm import ALLOCATION_PROGRAM
+from seatrial.campaign.slurm.outcomes import allocation_end, judge_job, with_cause
+from seatrial.campaign.slurm.queue import MAX_AGAIN, POLL_S, FollowedJob, JobFollower, StopListener, left_text
 from seatrial.core import files
 from seatrial.core.errors import LaunchError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import count
-from seatrial.launch.places import slurm as place
-from seatrial.machine import slurm
+from seatrial.launch.places import slurm as slurm_place
+from seatrial.launch.places.slurm import read_allocation_order, started
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrder
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
@@ -49,30 +50,30 @@ def is_over_since(run: RunPaths, first: int) -> bool:
 
 
 def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
-    """Close what is left of a job that does not run `plan` as it is now. A RefusedError while that job lives: its runs are in the same
+    """Close the attempts of a job that runs another version of `plan`. A RefusedError while that job lives, since its runs use the same
     folders."""
     held = paths.open_allocation()
     if held is None:
         return
-    order = place.read_allocation_order(held)
+    order = read_allocation_order(held)
     hashes = {spec.run: spec.hash for spec in plan.runs if spec.place.slurm and spec.place.slurm.allocation == PER_CAMPAIGN}
     if order is not None and all(hashes.get(spec.run) == spec.hash for spec in order.specs):
         return
-    known = slurm.own_jobs()
-    job = place.job_among(held, known or {})
+    known = slurm_place.poll()
+    job = slurm_place.job_among(held, known or {})
     if known is None or (job in known and not known[job].is_over):
         raise RefusedError(
             f"Slurm job {job or 'of unknown number'} may still run the previous plan in {held.folder}: wait until it ends, or "
             f"`seatrial stop {paths.folder}`"
         )
-    status = known.get(job) or slurm.final_state(job)
+    status = known.get(job) or slurm_place.final_state(job)
     for attempt, spec in _attempts_without_outcome(paths, order):
         close_attempt(attempt, judge_job(attempt, spec, job, status))
     files.write_json(held.job_end, to_json(allocation_end(held, job, status)))
 
 
 def _attempts_without_outcome(paths: CampaignPaths, order: AllocationOrder | None) -> Iterator[tuple[AttemptPaths, RunSpec]]:
-    """Those that a job which is over was cut off from."""
+    """Attempts that a job left open when it ended."""
     for spec in order.specs if order else ():
         for attempt in paths.run(spec.run).attempts():
             if order and attempt.number >= order.first_attempts[spec.run] and not attempt.outcome.exists():
@@ -108,8 +109,8 @@ class AllocationLoop(JobFollower):
         self._again = 0
         self._submitted = False
 
-    def run(self, schedule: Schedule, early: EarlyEnd) -> None:
-        """Until every run has its outcome or is set aside; after an `early` end no further job follows."""
+    def run(self, schedule: RunSource, early: EarlyEnd) -> None:
+        """Follow jobs until every run has its outcome or is set aside; after an `early` end none is submitted."""
         self._held = self._pick_up()
         while not self.out_of_budget:
             if self._held is None and not self._submit_next(schedule, early):
@@ -135,23 +136,23 @@ class AllocationLoop(JobFollower):
     def _pick_up(self) -> HeldAllocation | None:
         """The job of an earlier harness."""
         found = self.paths.open_allocation()
-        order = place.read_allocation_order(found) if found else None
+        order = read_allocation_order(found) if found else None
         if found is None or order is None:
             return None
-        return HeldAllocation(paths=found, order=order, job=place.submitted(found), stopped_before=self._was_stopped(found))
+        return HeldAllocation(paths=found, order=order, job=self.place.pick_up(found), stopped_before=self._was_stopped(found))
 
-    def _submit_next(self, schedule: Schedule, early: EarlyEnd) -> bool:
-        """False where no job is to be submitted."""
+    def _submit_next(self, schedule: RunSource, early: EarlyEnd) -> bool:
+        """Submit a job for the remaining runs; False where none is needed."""
         left = [spec for spec in schedule.left if spec.run not in self.set_aside]
         if not left or early.end is not None or self.interrupts.stop_requested():
             return False
         if schedule.next(self.set_aside) is None:
-            self.out_of_budget = True
+            self.out_of_budget = schedule.out_of_budget
             return False
-        # A further job goes on from what the one before saved.
+        # A later job resumes from the checkpoints of the earlier one.
         from_start = self.invocation.from_start and not self._submitted
         for spec in left:
-            # A checkpoint of another number of ranks is refused here, and not in the job.
+            # Refuse a checkpoint of another number of ranks here, not in the job.
             choose_start(self.plan, self.paths.run(spec.run), spec, from_start=from_start)
         order = AllocationOrder(
             plan=replace(self.plan, budget_s=schedule.budget_left_s),
@@ -169,7 +170,7 @@ class AllocationLoop(JobFollower):
 
     def _submit(self, held: HeldAllocation) -> None:
         try:
-            held.job = place.submit(held.paths, held.order, self._queue.call)
+            held.job = self.place.submit(held.paths, held.order, ALLOCATION_PROGRAM, self._queue.call)
         except LaunchError as error:
             self._write_end(held, AllocationEnd(ending=AllocationEnding.ENDED, detail=str(error), ended_t=time.time()))
         if held.job is not None:
@@ -198,7 +199,7 @@ class AllocationLoop(JobFollower):
                 outcome = with_cause(outcome, Cause.USER, held.why_cancelled(spec.place.slurm))
             close_attempt(attempt, outcome)
 
-    def _report(self, held: HeldAllocation, schedule: Schedule, early: EarlyEnd) -> None:
+    def _report(self, held: HeldAllocation, schedule: RunSource, early: EarlyEnd) -> None:
         left = {spec.run: spec for spec in schedule.left}
         for run, first in held.order.first_attempts.items():
             spec = left.get(run)
@@ -215,8 +216,8 @@ class AllocationLoop(JobFollower):
                     self.listener.ended(spec, attempt, outcome)
                     early.after(spec, outcome)
 
-    def _end(self, held: HeldAllocation, schedule: Schedule) -> None:
-        """The job is over: whether another follows, and what it is not to run again."""
+    def _end(self, held: HeldAllocation, schedule: RunSource) -> None:
+        """The job is over: decide whether another follows, and which runs it leaves out."""
         end = from_json_or_none(AllocationEnd, files.read_json(held.paths.job_end))
         if end is None:
             why = held.why_cancelled(held.order.spec.place.slurm) if held.cancelled else ""
@@ -236,7 +237,7 @@ class AllocationLoop(JobFollower):
             detail = end.detail or next((one.detail for one in held.reported.values() if one.detail), held.text)
             self.set_aside |= {spec.run: detail for spec in schedule.left}
         elif end.ending is AllocationEnding.TIME_LIMIT:
-            self._set_aside_hopeless(held, end, reached)
+            self._skip_without_progress(held, end, reached)
         if (
             goes_on
             and (left := [spec for spec in schedule.left if spec.run not in self.set_aside])
@@ -244,8 +245,8 @@ class AllocationLoop(JobFollower):
         ):
             self.listener.noted(f"{end.detail}: {count(len(left), 'run')} in a new job")
 
-    def _set_aside_hopeless(self, held: HeldAllocation, end: AllocationEnd, reached: bool) -> None:
-        """A run that had a whole job for itself and got no further would end the next one in the same way."""
+    def _skip_without_progress(self, held: HeldAllocation, end: AllocationEnd, reached: bool) -> None:
+        """Set aside a run that made no progress in a whole job: it would use up the next one too."""
         for (run, number), outcome in held.reported.items():
             if outcome.cause is Cause.JOB_TIME_LIMIT and not reached:
                 spec = next(one for one in held.order.specs if one.run == run)
@@ -258,14 +259,14 @@ class AllocationLoop(JobFollower):
         files.write_json(held.paths.job_end, to_json(end))
         return end
 
-    def _current(self, held: HeldAllocation, schedule: Schedule) -> RunSpec:
-        """The run under way, else the next."""
+    def _current(self, held: HeldAllocation, schedule: RunSource) -> RunSpec:
+        """The run in progress, else the next."""
         open_runs = {run for run, number in held.shown if (run, number) not in held.reported}
         left = [spec for spec in schedule.left if spec.run in held.order.first_attempts] or list(held.order.specs)
         return next((spec for spec in left if spec.run in open_runs), left[0])
 
-    def _show(self, held: HeldAllocation, schedule: Schedule) -> None:
-        begun = place.started(held.paths)
+    def _show(self, held: HeldAllocation, schedule: RunSource) -> None:
+        begun = started(held.paths)
         if begun is None or held.status.is_queued:
             self.listener.waits_for(self._current(held, schedule), held)
             return

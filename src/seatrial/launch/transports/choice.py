@@ -1,8 +1,7 @@
 """Which transport starts the agent of which host, and why.
 
-This machine's own agent is a plain child. Without ssh, each node's own command starts it. Others are started by what `place.via` names;
-`auto` is pdsh where it is installed and there are at least two other hosts, else ssh: both do the same, and one program for all hosts
-starts sooner.
+This machine's agent is a plain child. Without ssh, each node's own command starts its agent. Otherwise `place.via` decides; `auto` is pdsh
+where it is installed and there are at least two other hosts, else ssh: one program for all hosts starts sooner.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class LocalTransport:
         return ChildCommand("seatrial.agent --end", self._commands[-1])
 
     def close(self, after_run: bool = True) -> None:
-        """Wait for the agents, which end when their connection does; what a killed one left is ended here."""
-        # One that has nothing to end yet, and may still try to connect, is not waited for.
+        """Wait for the agents, which end when their connection does, and end what a killed one left."""
+        # Before the run, an agent that may still try to connect is not waited for.
         end_children(self._children.values(), self._timeout_s if after_run else None)
         end_children(self._commands)
         if any(child.returncode for child in self._children.values()):
@@ -72,17 +71,17 @@ class NodeStarter(Protocol):
     """Where node 0 is reached."""
 
     def start(self, node: str, argv: Sequence[str], log: Path) -> None:
-        """Have the node's own command start this."""
+        """Let the node's own command start `argv`."""
 
     def problem(self, node: str) -> str:
-        """Why what was started there can no longer connect; empty while it may."""
+        """Why the agent started there can no longer connect; empty while it may."""
 
     def python_of(self, node: str) -> str:
         """The interpreter of the node's own command; empty where unknown."""
 
 
 class _DelegatedCommand:
-    """A RemoteCommand that a node's own command runs: its result is in its log, and nowhere else."""
+    """A RemoteCommand run by a node's own command: its result is only in its log."""
 
     def poll(self) -> Exit | None:
         return None
@@ -117,7 +116,7 @@ class PernodeTransport:
 
 @dataclass(frozen=True)
 class TransportChoice:
-    """Transports with their hosts, and why."""
+    """The chosen transports with their hosts, and the reason."""
 
     by: tuple[tuple[Transport, tuple[str, ...]], ...]
     via: str
@@ -139,7 +138,7 @@ def choose_transports(
 ) -> TransportChoice:
     """`others` and `here` are hosts by name; `starter` is there in a campaign without ssh."""
     if container := place.slurm.container if place.slurm else None:
-        # The agent of this host too: its ranks are to run in the image.
+        # Also for this host, whose ranks run in the image too.
         in_image = SrunTransport(container_options(container, attempt_folder.parent.parent.absolute()))
         return TransportChoice(((in_image, (*here, *others)),), "srun", f"in the container {container.image}")
     own: list[tuple[Transport, tuple[str, ...]]] = [(LocalTransport(attempt_folder), tuple(here))] if here else []
@@ -189,9 +188,9 @@ def user_ssh_args(
     environ: Mapping[str, str] = os.environ,
     find: Callable[[str], str | None] = find_program,
 ) -> tuple[str, ...]:
-    """The user's own options for an ssh to `others`, as their transport uses them: for other connections to these hosts."""
+    """The user's ssh options as the transport to `others` uses them, for other connections to these hosts."""
     if not environ.get(PDSH_APPEND) or not others:
         return place.ssh_args
-    # Where pdsh is wanted and missing, that is reported elsewhere.
+    # A missing pdsh is reported elsewhere.
     via = PDSH if place.via == PDSH else choose_via(place.via, others, find)[0]
     return pdsh_args(place.ssh_args, environ) if via == PDSH else place.ssh_args

@@ -1,4 +1,4 @@
-"""The log of a run, searched while it grows: at the end little is left to read, however long the log is.
+"""The log of a run, searched while it grows, so that little is left to read at the end, however long the log is.
 
 In: launcher.log of an attempt, a few blocks each turn. Out: the `Diagnosis` of the whole log, and a `LineIndex` of the lines by which the
 run is measured. Blocks begin where those of one pass begin, so that it makes no difference when they are read. A log that cannot be
@@ -28,15 +28,15 @@ from seatrial.records.signatures.harmless import HARMLESS_KEYWORDS
 from seatrial.records.stored import host_folders, read_nodes
 
 LONGEST_TURN_CPU_S = 0.06
-"""Of five turns a second: enough for ten megabytes a second of lines that are mostly alike."""
+"""Per turn, five turns a second: enough for ten megabytes a second of mostly similar lines."""
 INDEXED_KEYWORDS = tuple(dict.fromkeys((*KEYWORDS, *HEADER_KEYWORDS, HEAD.encode(), *HARMLESS_KEYWORDS)))
-REMEMBERED_BYTES = 256
-"""Before the place where the next block begins: another text there means that it is another log."""
+FINGERPRINT_BYTES = 256
+"""Bytes before the next block: if they have changed, it is another log."""
 RUNNER_LINE = b"--world_info="
-"""In the line with which deepspeed's runner names the ranks that it starts."""
+"""Part of the line in which deepspeed's runner names the ranks that it starts."""
 
 
-class GrowingLog:
+class LiveLog:
     """Reads the log of one attempt as it grows."""
 
     def __init__(self, attempt: AttemptPaths, cpu_clock: Callable[[], float] = time.thread_time) -> None:
@@ -59,7 +59,7 @@ class GrowingLog:
         return self._reader.result(exit_code, requested_steps)
 
     def unfinished(self) -> tuple[int, int] | None:
-        """How far the training is by what the log ends with, and of how many steps, once the run is over; None where it is through."""
+        """Steps done and steps in all by the end of the log, once the run is over; None where the training is complete."""
         self._finish()
         return self._reader.unfinished()
 
@@ -69,7 +69,7 @@ class GrowingLog:
         return self._has_runner_line
 
     def line_index(self) -> LineIndex | None:
-        """Of launcher.log, once the run is over; None where it was not followed to its end."""
+        """The index of launcher.log, once the run is over; None where it was not followed to its end."""
         return self._indexer.index(self._file, self._offset) if self._is_whole and self._file and not self._is_lost else None
 
     def _finish(self) -> None:
@@ -97,33 +97,32 @@ class GrowingLog:
                 while not self._is_lost and goes_on(size):
                     self._read_block(source)
         except OSError:
-            # It may be readable the next time; at the end it is tried in one pass.
+            # It may be readable at the next turn; at the end it is read in one pass.
             return False
         except Exception:
-            # Whatever a script prints: searching its log must not end the run.
+            # Searching the log must not end the run, whatever a script prints.
             self._is_lost = True
         return not self._is_lost
 
     def _is_same(self, source: BinaryIO) -> bool:
-        """Whether it is still the file that was read, which then goes on from there."""
+        """Whether it is still the file that was read so far; positions it where the next block begins."""
         found = os.fstat(source.fileno())
         self._file = self._file or (found.st_dev, found.st_ino)
         source.seek(self._offset - len(self._before))
         return self._file == (found.st_dev, found.st_ino) and source.read(len(self._before)) == self._before
 
     def _read_block(self, source: BinaryIO) -> None:
-        """As `read_lines` does."""
         block = source.read(BLOCK_BYTES)
         if not block:
             raise OSError(f"{self._log} became shorter while it was read")
         self._offset += len(block)
-        self._before = (self._before + block)[-REMEMBERED_BYTES:]
+        self._before = (self._before + block)[-FINGERPRINT_BYTES:]
         whole, newline, begun = block.rpartition(b"\n")
         if newline:
             self._feed(self._rest + whole + newline, self._offset - len(begun))
             self._rest = begun
         else:
-            # Where its lines begin is not known any more.
+            # The beginnings of its lines are unknown from here on.
             self._indexer.is_usable = False
             self._rest = (self._rest + begun)[-LONGEST_TEXT_BYTES:]
 

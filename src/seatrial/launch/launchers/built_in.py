@@ -1,7 +1,6 @@
-"""The launchers: `python`, `torchrun`, `deepspeed` and `command`, each an argv and the variables of its processes.
+"""The built-in launchers `python`, `torchrun`, `deepspeed` and `command`: argv and the variables of their processes.
 
-An option the user typed is kept; Seatrial adds only what is missing: how many ranks on which devices and hosts, a reserved port, where
-ranks write.
+An option that the user typed is kept; Seatrial adds only what is missing: ranks, devices, hosts, a reserved port, rank log folders.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from seatrial.machine.gpus import CUDA_VISIBLE_DEVICES, deepspeed_gpu_indices
 from seatrial.records.launch import Allocation
 from seatrial.records.plan import RunSpec
 
-# A user who types one of these has a rendezvous of their own.
+# A user who types one of these sets up the rendezvous.
 TORCHRUN_RENDEZVOUS = ("standalone", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf")
-# Not a regular file, so the runner takes it for missing and stays on this host, whatever is at its default path.
+# Not a regular file, so the runner ignores it, and its default path, and stays on this host.
 NO_HOSTFILE = "/dev/null"
 # The value with which a user asks for all ranks in the common output.
 NO_RANK_LOGS = "None"
@@ -49,7 +48,7 @@ class PythonLauncher(Launcher):
 
 
 class CommandLauncher(Launcher):
-    """A program as typed; whatever it starts is its own affair."""
+    """A program as typed, which may start ranks itself."""
 
     def argv(self, spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
         if len(allocation.nodes) > 1:
@@ -66,7 +65,7 @@ class CommandLauncher(Launcher):
 
 
 class TorchrunLauncher(Launcher):
-    """One process that starts the ranks, each with its output in files of its own. On many hosts one on each; rendezvous at node 0."""
+    """One process per host that starts the ranks, each with its own output files; the rendezvous is at node 0."""
 
     def argv(self, spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
         program = spec.launcher.program or (spec.place.python or sys.executable, "-m", "torch.distributed.run")
@@ -74,7 +73,7 @@ class TorchrunLauncher(Launcher):
         return (*program, *added, *spec.launcher.args, *workload_arguments(spec, attempt))
 
     def rank_log_folder(self, spec: RunSpec, attempt: AttemptPaths) -> str | None:
-        """None when torchrun copies the ranks' lines to its own output (`--tee`)."""
+        """None where torchrun copies the ranks' lines to its own output (`--tee`)."""
         typed = TORCHRUN.values(spec.launcher.args)
         if "tee" in typed:
             return None
@@ -101,10 +100,10 @@ def _torchrun_options(typed: Container[str], allocation: Allocation, own: Attemp
 
 
 class DeepspeedLauncher(Launcher):
-    """A runner that starts a launcher that starts the ranks, each with its output in a file of its own.
+    """A runner that starts a launcher that starts the ranks, each with its own output file.
 
-    On one host the runner gets no hostfile: it would silently use one at /job/hostfile. On many, one runs on each with `--no_ssh
-    --node_rank` and starts that host's ranks alone: nothing then depends on what pdsh lets through.
+    On one host the runner gets no hostfile: it would silently use one at /job/hostfile. On many, each host runs one with `--no_ssh
+    --node_rank` for its own ranks: nothing then depends on pdsh's environment.
     """
 
     def argv(self, spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -118,7 +117,7 @@ class DeepspeedLauncher(Launcher):
         return (*program, *hosts, *added, *spec.launcher.args, *workload)
 
     def rank_log_folder(self, spec: RunSpec, attempt: AttemptPaths) -> str | None:
-        """None when the user wants all ranks in deepspeed's own output."""
+        """None where the user wants all ranks in deepspeed's own output."""
         typed = DEEPSPEED.values(spec.launcher.args).get("enable_each_rank_log", str(attempt.rank_logs))
         return None if typed == NO_RANK_LOGS else str(Path(spec.cwd) / typed)
 
@@ -146,7 +145,7 @@ def _gpu_indices(allocation: Allocation, variables: Mapping[str, str]) -> tuple[
 
 def _deepspeed_options(typed: Container[str], allocation: Allocation, own: AttemptPaths) -> list[str]:
     added: list[str] = []
-    # On one host the runner uses 127.0.0.1 whatever it is given.
+    # On one host the runner always uses 127.0.0.1.
     if allocation.node and "master_addr" not in typed:
         added += ["--master_addr", allocation.master_addr]
     if "master_port" not in typed:

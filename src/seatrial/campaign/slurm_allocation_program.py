@@ -1,10 +1,10 @@
-"""The program in a Slurm job that holds its nodes for many runs: `python -m seatrial.campaign.allocation_job ALLOCATION`.
+"""The program in a Slurm job for many runs: `python -m seatrial.campaign.slurm_allocation_program ALLOCATION`.
 
-The campaign's own loop, on the first of the job's nodes: one run after another, each as an attempt in its run's folder, until all are over
-or the job has too little time left for the next. Then it writes job_end.json. Started again by Slurm (a requeue), it closes the attempt
-that was cut short and goes on with what is left. Where Slurm ends the job it writes no end: whoever follows the job knows why.
+It runs the campaign's own loop on the first of the job's nodes: one run after another, each as an attempt in its run's folder, until all
+are over or the job has too little time left for the next. Then it writes job_end.json. After a requeue it closes the attempt that was cut
+short and continues. Where Slurm ends the job it writes no job_end.json: the harness that follows the job learns the reason.
 
-`sbatch job.sbatch` by hand does the same.
+`sbatch job.sbatch` by hand does the same. Not in `campaign.slurm`: it imports `campaign.loop`, which imports that package.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seatrial.campaign.invocation import ALIKE_RUNS, CampaignEnd
-from seatrial.campaign.job import CurrentJob, JobSignals, close_cut_short, refuse_second_job, start_record
+from seatrial.campaign.invocation import MAX_IDENTICAL_FAILURES, CampaignEnd
 from seatrial.campaign.loop import run_in_job
+from seatrial.campaign.slurm.program import CurrentJob, close_cut_short, refuse_second_job, start_record
+from seatrial.campaign.slurm.signals import JobSignals
 from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AllocationPaths, CampaignPaths
@@ -31,7 +32,7 @@ from seatrial.records.results import LiveState, MeasuredRun
 
 
 def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.environ) -> AllocationEnd | None:
-    """Run what job_order.json of `paths` says; None where Slurm ended the job."""
+    """Run job_order.json of `paths`; None where Slurm ended the job."""
     order = jobs.read_allocation_order(paths)
     if order is None or not order.specs:
         raise SeatrialError(f"{paths.job_order} cannot be read: start the campaign again with `seatrial run`")
@@ -53,7 +54,7 @@ def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.envir
 
 
 def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
-    """Whether Slurm has started the job again elsewhere: a program whose slurmd died does not learn it otherwise."""
+    """Whether Slurm has started the job again elsewhere, of which a program whose slurmd died is not informed."""
     begun = jobs.started(paths)
     return paths.job_end.exists() or (begun is not None and begun.restarts > restarts)
 
@@ -61,7 +62,7 @@ def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
 def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
     unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
     stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
-    alike = f"stopped after {ALIKE_RUNS} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
+    alike = f"stopped after {MAX_IDENTICAL_FAILURES} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
     found = [
         (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
         (AllocationEnding.USER, signals.asked, "stopped by the user"),
@@ -79,7 +80,7 @@ class LogListener:
     """The campaign as job.log shows it."""
 
     def warned(self, checks: Sequence[Check]) -> None:
-        """The harness has shown them."""
+        """Shown by the harness."""
 
     def skipped(self, spec: RunSpec, changes: str) -> None:
         _log(f"{spec.run}: already finished, skipped")
