@@ -32,6 +32,7 @@ from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrde
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import PER_CAMPAIGN, CampaignPlan, RunSpec
 from seatrial.records.results import LiveState
+from seatrial.records.stored import read_outcome
 
 
 class AllocationListener(StopListener, Protocol):
@@ -82,7 +83,7 @@ def _attempts_without_outcome(paths: CampaignPaths, order: AllocationOrder | Non
 
 def _outcomes(run: RunPaths, first: int) -> Iterator[tuple[AttemptPaths, RunOutcome]]:
     for attempt in run.attempts():
-        outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome)) if attempt.number >= first else None
+        outcome = read_outcome(attempt)[0] if attempt.number >= first else None
         if outcome is not None:
             yield attempt, outcome
 

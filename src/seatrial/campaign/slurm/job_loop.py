@@ -28,10 +28,11 @@ from seatrial.launch.places.slurm import read_order, started
 from seatrial.launch.prepare import masked_spec
 from seatrial.observe.eta import RunEtaTracker
 from seatrial.observe.progress import Progress, ProgressReader
-from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.codec import to_json
 from seatrial.records.job import JobOrder
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
+from seatrial.records.stored import read_outcome
 
 
 @dataclass(kw_only=True)
@@ -149,13 +150,13 @@ class JobLoop(JobFollower):
         if one.job is None:
             return self._look_for_job(one)
         self._follow_attempt(one, self._newest_attempt(one))
-        outcome = from_json_or_none(RunOutcome, files.read_json(one.attempt.outcome))
+        outcome = read_outcome(one.attempt)[0]
         if not self._is_over(one, one.spec.place.slurm, has_result=outcome is not None):
             return None
         return outcome or self._judge(one)
 
     def _look_for_job(self, one: InFlightJob) -> RunOutcome | None:
-        outcome = from_json_or_none(RunOutcome, files.read_json(one.attempt.outcome))
+        outcome = read_outcome(one.attempt)[0]
         if outcome is not None:
             return outcome
         if not self._has_no_job(one, one.attempt):

@@ -39,11 +39,11 @@ from seatrial.observe.progress import Progress
 from seatrial.preflight.hosts.run_checks import host_facts
 from seatrial.preflight.software import problems_on_node
 from seatrial.records.attempt import HostFacts
-from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.codec import to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
-from seatrial.records.launch import NodesRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
+from seatrial.records.stored import read_nodes, read_outcome
 
 FACTS_TIMEOUT_S = 15.0
 # Of the registry of signatures.
@@ -153,7 +153,7 @@ def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]
 
 def _log_rendezvous(attempt: AttemptPaths) -> bool:
     """Log the rendezvous as each node sees it, and its interface; False while that is unknown."""
-    record = from_json_or_none(NodesRecord, files.read_json(attempt.nodes_record))
+    record = read_nodes(attempt)[0]
     if record is None:
         return False
     for node in record.nodes:
@@ -194,7 +194,7 @@ def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJ
 
 
 def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, environ: Mapping[str, str]) -> RunOutcome:
-    closed = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
+    closed = read_outcome(attempt)[0]
     if closed is not None:
         # Another start of the job continued the run: what this program did since then does not count.
         _log(f"Attempt {attempt.number} was already closed ({closed.detail}). This outcome ('{outcome.outcome.value}') is discarded.")
