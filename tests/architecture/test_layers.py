@@ -138,6 +138,8 @@ def test_nothing_imports_in_a_ring(graph: Callable[[], Mapping[str, frozenset[st
 # Modules of a package that stand on the other side of a sub-folder than the package's other modules, and why.
 OTHER_SIDE = {
     "seatrial.__init__": "the version, which `seatrial --version` prints",
+    "seatrial.campaign.loop": "runs here, or has jobs of Slurm run, what is left; those run one of them as it does",
+    "seatrial.campaign.slurm_allocation_program": "runs the loop inside a job",
     "seatrial.report.text": "text primitives, which the view needs as well as the renderers above it",
     "seatrial.report.write": "writes every form of the report, the page among them; html uses the tables and words beside it",
     "seatrial_workloads.contrastive.data": "puts the parts in loading together; these share batch and settings with it",
