@@ -72,7 +72,12 @@ def test_it_makes_no_difference_when_a_log_is_read(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize(("seed", "is_forgetful"), [(0, False), (1, False), (2, True)])
 def test_blocks_of_lines_are_read_like_single_lines(monkeypatch: pytest.MonkeyPatch, seed: int, is_forgetful: bool) -> None:
     if is_forgetful:
-        for name, least in {"evidence.MAX_SHAPES": 6, "evidence.LONGEST_SHAPE": 60, "scan.TAIL_LINES": 5, "scan.OPEN_LINES": 4}.items():
+        for name, least in {
+            "line_relevance.MAX_SHAPES": 6,
+            "line_relevance.LONGEST_SHAPE": 60,
+            "scan.TAIL_LINES": 5,
+            "scan.OPEN_LINES": 4,
+        }.items():
             monkeypatch.setattr(f"seatrial.collect.logs.{name}", least)
     chooser = random.Random(seed)
     for log in (*recorded_logs()[seed::3], *failing_logs(seed)[seed::20], *healthy_logs(seed)[seed::20]):
