@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths, RunPaths
@@ -126,8 +125,7 @@ def stored_hash(attempt: AttemptPaths) -> str | None:
     return spec.get("hash") if isinstance(spec, dict) else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostFolder:
+class HostFolder(NamedTuple):
     """Where the files of one host are."""
 
     name: str
