@@ -4,9 +4,9 @@ In: the doctor's queries as JSON objects. Out: JSON objects; `trouble` is what w
 the token that only it knows. A listener closes by itself after LISTENER_LIFETIME_S. Connections end by a reset, from the side that
 connected: none lingers on a port that a run reserves a moment later.
 
-For a transfer the client sends `SECRET send SECONDS BYTES` or `SECRET take SECONDS BYTES` after the token. The doctor gives the
-secret to both ends: nobody else can make a host send. The receiver counts from the first bytes on, until the seconds or the bytes are
-used up, so buffered data does not count and a slow link takes no longer than a fast one.
+For a transfer the client sends `SECRET send SECONDS BYTES` or `SECRET take SECONDS BYTES` after the token. The doctor gives the secret to
+both ends, so that no one else can make a host send. The receiver counts from the first bytes on, until the seconds or the bytes are used
+up, so buffered data does not count and a slow link takes no longer than a fast one.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def measure_speed(query: Mapping[str, Any]) -> Answer:
 
 
 def _connect_to_any(target: Mapping[str, Any]) -> socket.socket:
-    """To the first address at which the right host answers."""
+    """Connect to the first address at which the right host answers."""
     errors = []
     for address in map(str, target.get("addresses", ())):
         try:
@@ -285,7 +285,7 @@ def _connect_to_any(target: Mapping[str, Any]) -> socket.socket:
 
 
 def _send(connection: socket.socket, seconds: float, size_bytes: int) -> None:
-    """Until the seconds or the bytes are over, or the other side sends something or hangs up."""
+    """Send until the seconds or the bytes are used up, or the other side sends something or hangs up."""
     # Random: a tunnel that compresses would be measured at its best.
     chunk, deadline_m = os.urandom(CHUNK_BYTES), time.monotonic() + seconds
     connection.setblocking(False)

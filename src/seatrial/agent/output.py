@@ -149,7 +149,7 @@ class LineMarker:
 
 
 class PassThrough:
-    """For the only source of a log: bytes pass unchanged."""
+    """Passes bytes unchanged, where a log has a single source."""
 
     def feed(self, data: bytes) -> bytes:
         return data

@@ -90,7 +90,7 @@ class PythonProcess:
 def find_python_processes(
     pids: Iterable[int], attempt: AttemptPaths, proc: Path = PROC, *, by_variable: bool = False
 ) -> list[PythonProcess]:
-    """Those of `pids` that are living Python processes, ranks first; `by_variable`: a start event counts only where RANK agrees."""
+    """The live Python processes among `pids`, ranks first; `by_variable`: a start event counts only where RANK agrees."""
     read = {pid: read_process(str(proc), pid) for pid in pids}
     stats = {pid: found for pid, found in read.items() if found is not None and found.state not in "ZX"}
     python = [pid for pid in sorted(stats) if _is_python(proc / str(pid))]
@@ -360,7 +360,7 @@ class SignalledRank:
 
 
 class StackCollector:
-    """Handles one request at a time; a request made meanwhile is answered by the same report."""
+    """Handles one request at a time; a request that comes meanwhile is answered by the same report."""
 
     def __init__(self, order: AgentOrder, pids: Callable[[], Iterable[int]] | None = None, program: str | None = None) -> None:
         self._attempt, self._own = AttemptPaths(Path(order.attempt_folder)), AttemptPaths(Path(order.writes_to))

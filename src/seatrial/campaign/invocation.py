@@ -80,8 +80,8 @@ class EarlyEnd:
         if outcome.outcome is not Outcome.OK and self.invocation.plan.stop_on_error:
             self.end = CampaignEnd(stopped_on_error=True)
         elif self.schedule.left and not self.invocation.keep_going and not self.schedule.any_ok:
-            alike = repeated_failure(self._ended, self.schedule.left)
-            self.end = CampaignEnd(repeated_failure=alike) if alike else self.end
+            repeated = repeated_failure(self._ended, self.schedule.left)
+            self.end = CampaignEnd(repeated_failure=repeated) if repeated else self.end
         return self.end
 
 

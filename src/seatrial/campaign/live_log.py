@@ -54,7 +54,7 @@ class LiveLog:
         self._follow(lambda size: size - self._offset >= BLOCK_BYTES and self._cpu_clock() < until_s)
 
     def diagnose(self, exit_code: int | None, requested_steps: int | None) -> Diagnosis:
-        """From every line of every host's log, once the run is over."""
+        """The diagnosis of every line of every host's log, once the run is over."""
         self._finish()
         return self._reader.result(exit_code, requested_steps)
 

@@ -257,7 +257,7 @@ class _Campaign:
                 outcome = self._run(spec, schedule)
             except OSError as error:
                 # A run in progress survives a bad disk; the next one cannot be prepared on it.
-                return self._disk_trouble(error)
+                return self._end_of_disk(error)
             schedule.ended(spec, outcome)
             if self.job is not None and not self.interrupts.stop_requested() and outcome.cause in JOB_UNUSABLE:
                 return CampaignEnd(jobs_ended=outcome.detail)
@@ -271,20 +271,20 @@ class _Campaign:
     def _run_jobs(self, schedule: RunSource, early: EarlyEnd) -> CampaignEnd:
         view = _JobView(self._report, schedule)
         loop = (AllocationLoop if _allocation_of(self.plan) == PER_CAMPAIGN else JobLoop)(self.invocation, view)
-        trouble: CampaignEnd | None = None
+        disk_end: CampaignEnd | None = None
         try:
             loop.run(schedule, early)
         except OSError as error:
-            trouble = self._disk_trouble(error)
+            disk_end = self._end_of_disk(error)
         if self.interrupts.stop_requested():
             return CampaignEnd(interrupted=True, jobs_left=loop.jobs_left)
-        if trouble or early.end:
-            return trouble or early.end or CampaignEnd()
+        if disk_end or early.end:
+            return disk_end or early.end or CampaignEnd()
         if loop.set_aside:
             return CampaignEnd(jobs_ended=next(iter(loop.set_aside.values())))
         return CampaignEnd(out_of_budget=loop.out_of_budget)
 
-    def _disk_trouble(self, error: OSError) -> CampaignEnd:
+    def _end_of_disk(self, error: OSError) -> CampaignEnd:
         if error.errno not in DISK_ERRNOS:
             raise error
         return CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}")

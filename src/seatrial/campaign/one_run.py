@@ -44,7 +44,7 @@ NO_HOSTS: Mapping[str, HostFacts] = MappingProxyType({})
 
 
 def new_attempt(run: RunPaths, resumption: Resumption | None = None) -> AttemptPaths:
-    """The next attempt's folder, created now: attempts never share a file. `resumption` says where it starts."""
+    """The next attempt's folder, newly created: attempts never share a file. `resumption` is where it starts."""
     attempt = run.next_attempt()
     attempt.folder.mkdir(parents=True)
     if resumption is not None:

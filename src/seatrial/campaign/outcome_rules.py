@@ -64,7 +64,7 @@ class Ending:
     failed_host: str = ""
     """On many hosts, the host whose launcher gave the exit code; empty where none failed by itself."""
     lost_hosts: tuple[LostHost, ...] = ()
-    """In the order they were lost."""
+    """Lost hosts, in the order of their loss."""
     elapsed_s: float = 0.0
     nodes: tuple[NodeRecord, ...] = ()
     """Every host of a run on many hosts."""

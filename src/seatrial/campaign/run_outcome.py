@@ -170,7 +170,7 @@ def read_rank_endings(attempt: AttemptPaths) -> RankEndings:
 
 
 def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings, log: LiveLog) -> RankEndings:
-    """With the ends of ranks that the launcher logged: exit code 0 of deepspeed proves nothing, also within a user's script."""
+    """Add the rank ends that the launcher logged: exit code 0 of deepspeed proves nothing, also within a user's script."""
     launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else None
     if launched is None and log.may_name_ranks():
         launched = num_started_ranks(attempt.launcher_log)

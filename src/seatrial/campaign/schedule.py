@@ -44,7 +44,7 @@ class RunSource(Protocol):
         """`spec` is over; an interrupted run is still to be run."""
 
     def time_left(self, current: CurrentRun) -> TimeLeft | None:
-        """Of the campaign, while `current` is in progress."""
+        """The campaign's time to go, while `current` is in progress."""
 
 
 class Schedule:

@@ -62,14 +62,16 @@ def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
 def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
     unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
     stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
-    alike = f"stopped after {MAX_IDENTICAL_FAILURES} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
+    repeated = (
+        f"stopped after {MAX_IDENTICAL_FAILURES} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
+    )
     found = [
         (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
         (AllocationEnding.USER, signals.asked, "stopped by the user"),
         (AllocationEnding.TIME_LEFT, end.job_too_short, end.job_too_short),
         (AllocationEnding.NODE_LOST, end.jobs_ended, end.jobs_ended),
         (AllocationEnding.BUDGET, end.out_of_budget, "the budget is used up"),
-        (AllocationEnding.ENDED, unusable or stopped or alike, unusable or stopped or alike),
+        (AllocationEnding.ENDED, unusable or stopped or repeated, unusable or stopped or repeated),
         (AllocationEnding.DONE, True, ""),
     ]
     ending, _, detail = next(one for one in found if one[1])
@@ -95,7 +97,7 @@ class LogListener:
         _log(f"[{position}/{count}] {spec.run}: started")
 
     def progress(self, state: LiveState) -> None:
-        """In progress.json."""
+        """Published in progress.json."""
 
     def stopping(self, spec: RunSpec) -> None:
         _log(f"{spec.run}: stopping")

@@ -162,7 +162,7 @@ class AgentProcess:
         return ()
 
     def _wait_for_exit(self) -> None:
-        """With a timeout, since a process in an uninterruptible call cannot end."""
+        """Wait with a timeout, since a process in an uninterruptible call cannot end."""
         wait_or_kill(self._process, EXIT_TIMEOUT_S, EXIT_TIMEOUT_S)
 
     def __enter__(self) -> AgentProcess:

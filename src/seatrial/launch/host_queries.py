@@ -115,7 +115,7 @@ class HostSession:
         return bool(self._unsent) and not self.error
 
     def write(self) -> None:
-        """As much of the query as the pipe takes now."""
+        """Write as much of the query as the pipe takes now."""
         # The time of the last part counts for the clock offset, since the other end waits for it.
         self.sent_m, self.sent_t = time.monotonic(), time.time()
         try:
@@ -240,7 +240,7 @@ class HostSessions:
         self._sessions.clear()
 
     def _wait_for(self, sessions: Iterable[HostSession], done: Callable[[HostSession], bool], timeout_s: float, late: str) -> None:
-        """Until each is done or has failed; after the timeout the others count as failed."""
+        """Wait until each is done or has failed; after the timeout the others count as failed."""
         waiting = dict.fromkeys(session for session in sessions if not session.error and not done(session))
         until_m = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:

@@ -181,7 +181,7 @@ class PernodeClient:
             )
 
     def _wait(self, connection: ControlClient) -> None:
-        """Until a message comes, or for POLL_S. `poll`: `select` takes no descriptor above 1,023."""
+        """Wait for a message, at most POLL_S. With `poll`, since `select` accepts no descriptor above 1,023."""
         waiting = select.poll()
         waiting.register(connection, select.POLLIN)
         answers = self._answers.fileno()

@@ -79,7 +79,7 @@ class Provenance:
     variables: dict[str, str] = field(default_factory=dict)
     """The caller's variables that tune a run: NCCL_…, OMP_… and similar."""
     hosts: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Of a run on many hosts: name → hardware and software (cpu, gpu_name, driver_version, memory_bytes, packages …)."""
+    """On many hosts: name → hardware and software (cpu, gpu_name, driver_version, memory_bytes, packages …)."""
     fingerprint: str = ""
     """Short hash of what must be equal for two runs to be averaged (machine.provenance.FINGERPRINT_FIELDS)."""
 

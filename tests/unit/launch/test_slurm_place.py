@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.slurm import RUN_PROGRAM
+from seatrial.campaign.slurm import ALLOCATION_PROGRAM, RUN_PROGRAM
 from seatrial.campaign.slurm.program import start_record
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths
@@ -73,6 +74,11 @@ def test_a_folder_of_any_name_stands_in_the_script_as_bash_and_sbatch_read_it(tm
     # sbatch takes backslashes of a file name away once more, and fills in percent signs only where there are none.
     output = unescaped["output"]
     assert (output.replace("\\\\", "\\") if "\\" in output else output.replace("%%", "%")) == str(attempt.job_log)
+
+
+@pytest.mark.parametrize("program", [RUN_PROGRAM, ALLOCATION_PROGRAM])
+def test_a_script_starts_a_module_that_exists(program: str) -> None:
+    assert importlib.util.find_spec(program) is not None
 
 
 def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:

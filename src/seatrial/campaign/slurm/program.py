@@ -213,7 +213,7 @@ def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, envi
 
 
 def _log(text: str) -> None:
-    """To job.log."""
+    """Write a line to job.log."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 

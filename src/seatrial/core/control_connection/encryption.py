@@ -5,10 +5,10 @@
     theirs.open(line)                                               # EncryptionError for anything but the next line of the other end
 
 ChaCha20-Poly1305 with the number of the message as its nonce: a line that was changed, repeated, left out, reordered or sent back to its
-sender does not open. HKDF binds the keys to both nonces, the node's name and both versions, so that whoever stands between the two ends
-can pass a connection on or end it, and nothing else. Proof of the token is the first line that opens: there is no other.
+sender does not open. HKDF binds the keys to both nonces, the node's name and both versions, so that a relay between the two ends
+can only pass a connection on or end it. The first line that opens proves the token.
 
-In: the token of a private file. `cryptography` is imported where a connection is made, and by nothing else.
+In: the token of a private file. `cryptography` is imported only where a connection is opened.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EncryptionError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Handshake:
-    """What both ends have said in plain text; keys are bound to all of it."""
+    """The plain-text messages of both ends, to which the keys are bound."""
 
     node: str
     harness_nonce: str
@@ -69,13 +69,13 @@ class EncryptedChannel:
         return base64.b64encode(sealed)
 
     def open(self, line: bytes) -> bytes:
-        """What the other end sealed as its next line."""
+        """The next line of the other end, decrypted."""
         try:
             plain: bytes = self._opening.decrypt(_number(self._opened), base64.b64decode(line, validate=True), None)
         except (binascii.Error, ValueError) as error:
             raise EncryptionError("received an unencrypted line") from error
         except Exception as error:
-            # InvalidTag, which is no ValueError; its class would have to be imported.
+            # InvalidTag, which is not a ValueError; its class would have to be imported.
             raise EncryptionError("authentication failed: wrong token, or a message was altered, replayed or lost") from error
         self._opened += 1
         return plain
@@ -90,7 +90,7 @@ def new_nonce() -> str:
 
 
 def is_nonce(value: object) -> bool:
-    """Whether it has the form of `new_nonce`, which leaves a peer nothing to choose but the digits."""
+    """Whether it has the form of `new_nonce`, so that a peer can choose only the digits."""
     return isinstance(value, str) and _NONCE.fullmatch(value) is not None
 
 
@@ -99,7 +99,7 @@ def is_version(value: object) -> bool:
 
 
 def encryption_problem() -> str:
-    """Why this host cannot encrypt; empty where it can. Tried out: a system in FIPS mode has the package and not the cipher."""
+    """Why this host cannot encrypt; empty where it can. Tested by a trial: a system in FIPS mode has the package but not the cipher."""
     handshake = Handshake(node="", harness_nonce=new_nonce(), node_nonce=new_nonce(), harness_version="1", node_version="1")
     try:
         ours, theirs = (EncryptedChannel("trial", handshake, is_harness=is_harness) for is_harness in (True, False))

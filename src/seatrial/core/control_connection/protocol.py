@@ -64,7 +64,7 @@ class ControlEndpoint:
     """Where and how a node reaches the harness; kept in a file that only the user can read."""
 
     addresses: tuple[str, ...]
-    """Of the harness, tried one after another: names or addresses."""
+    """The harness's names or addresses, tried one after another."""
     port: int
     token: str
     node: str

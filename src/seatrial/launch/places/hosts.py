@@ -127,7 +127,7 @@ def allocate_hosts(
 
 
 def _listen(place: PlaceSpec, pernode_server: NodeStarter | None) -> list[socket.socket]:
-    """At the addresses that agents are given: those of place.interface and loopback, for the agent of this machine; otherwise all."""
+    """Listen on the addresses of place.interface and, for this machine's agent, on loopback; without place.interface on all."""
     try:
         return listen(listening_addresses(place.interface, pernode_server.master_addr if pernode_server else ""))
     except OSError as error:

@@ -175,14 +175,14 @@ def _options(name: str, spec: RunSpec, paths: JobPaths) -> Iterator[tuple[str, s
 
 
 def _quoted(value: str) -> str:
-    """As sbatch reads it."""
+    """Quote a value as sbatch reads it."""
     if "\n" in value or '"' in value:
         raise LaunchError(f"{value!r} cannot be quoted in a Slurm job script: use a path without quotes and line breaks")
     return value if _PLAIN.fullmatch(value) else '"' + value.replace("\\", "\\\\") + '"'
 
 
 def _file_pattern(path: str) -> str:
-    """As sbatch reads a file name: it expands `%` patterns, unless the name has a backslash, which escapes."""
+    """Escape a file name for sbatch, which expands `%` patterns unless the name has a backslash."""
     return path.replace("\\", "\\\\") if "\\" in path else path.replace("%", "%%")
 
 
@@ -191,7 +191,7 @@ def _in_double_quotes(text: str) -> str:
 
 
 def _shell_word(text: str) -> str:
-    """In double quotes where needed: shellcheck warns of a dollar sign in single quotes."""
+    """Quote for bash, in double quotes where needed: shellcheck warns of a dollar sign in single quotes."""
     return text if shlex.quote(text) == text else f'"{_in_double_quotes(text)}"'
 
 

@@ -120,7 +120,7 @@ class PdshTransport:
         return {**dict.fromkeys(self._logs, describe_exit(PROGRAM, self._child.returncode)), **self._host_exits()}
 
     def run_command(self, request: StartRequest) -> RemoteCommand:
-        """By ssh directly, which is what pdsh would run."""
+        """Run it by ssh directly, as pdsh would."""
         self._commands.append(quick_ssh(request, self._ssh_args))
         return ChildCommand("ssh", self._commands[-1])
 
