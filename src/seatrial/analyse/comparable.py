@@ -61,7 +61,8 @@ class _Work:
     name: str
     rates: dict[str, float]
     settings: tuple[WorkSetting, ...]
-    world_size: int
+    world_size: int | None
+    """None where it is unknown."""
     typed: Mapping[str, float]
     """`samples_per_step` and `tokens_per_step`, where the user gave them."""
     varied: Mapping[str, str]
@@ -111,14 +112,13 @@ def all_comparable(groups: Sequence[Group]) -> Comparability:
 
 def _work_of(group: Group) -> _Work:
     if isinstance(group, GroupSummary):
-        size = group.seed.get("world_size")
         rates = {name: group.figures[name].mean for name in (*WORK, "steps_per_s") if name in group.figures}
         settings = group.work or work_settings({name: str(value) for name, value in group.axes.items()})
         return _Work(
             name=group.group,
             rates=rates,
             settings=settings,
-            world_size=size if isinstance(size, int) else 1,
+            world_size=group.world_size if group.ranks_known else None,
             typed=group.typed_work,
             varied={name: "" if value is None else str(value) for name, value in group.axes.items()},
             options=group.requested,
@@ -137,7 +137,7 @@ def _work_of(group: Group) -> _Work:
         name=group.name,
         rates=rates,
         settings=settings,
-        world_size=group.world_size,
+        world_size=group.world_size if group.ranks_known else None,
         typed=group.typed_work,
         varied=group.settings,
         options=group.requested,
@@ -196,8 +196,8 @@ def _unclear(a: _Work, b: _Work) -> tuple[str, ...]:
 
     def is_known(name: str) -> bool:
         if is_rank_count(name):
-            # Ranks that nobody saw may each have a batch of their own.
-            return a.world_size != b.world_size
+            # Ranks that were not seen may each have a batch of their own.
+            return _ranks_differ(a, b)
         return is_harmless(name) or (bool(work_unit(name)) and not is_typed_alike)
 
     varied = dict.fromkeys([*a.varied, *b.varied])
@@ -230,7 +230,11 @@ def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
     differing = _differing(a, b, (SAMPLES,))
     if differing:
         return _steps(f"{_setting_text(differing)} differs", _setting_text(differing))
-    return _steps(f"the number of ranks ({a.world_size} → {b.world_size}) differs") if a.world_size != b.world_size else None
+    return _steps(f"the number of ranks ({a.world_size} → {b.world_size}) differs") if _ranks_differ(a, b) else None
+
+
+def _ranks_differ(a: _Work, b: _Work) -> bool:
+    return a.world_size is not None and b.world_size is not None and a.world_size != b.world_size
 
 
 def _constant_work(a: _Work, b: _Work) -> Unlike | None:

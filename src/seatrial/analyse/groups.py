@@ -88,6 +88,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
     counted, aside = _newest_conditions([run for run in members if run.outcome is Outcome.OK])
     windows = [run.measure.window for run in counted if run.measure and run.measure.window]
     retried = sum(failed_before.get(run.attempt.spec.hash, 0) for run in members)
+    described = counted or members
     return GroupSummary(
         group=name,
         group_key=spec.key,
@@ -101,6 +102,9 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
             for run in members
             if run.attempt.outcome and _platform_failed(run)
         ),
+        world_size=max(described, key=_started_t).world_size,
+        # Figures of runs on different numbers of ranks are of no one number.
+        ranks_known=len({run.world_size for run in described}) == 1 and all(run.measure.ranks_known for run in described if run.measure),
         failed_attempts=retried,
         set_aside_runs=len(aside),
         may_have_failed=len(runs_that_may_have_failed(counted)),
@@ -112,13 +116,13 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         window_n=sum(window.n for window in windows),
         stability=group_stability(counted),
         debug=tuple(sorted({f"{one.name}={one.value}" for run in counted if run.measure for one in run.measure.debug if not one.varied})),
-        seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
+        seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(described, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
         work=run_work_settings(spec),
         typed_work={name: value for name in TYPED_WORK if (value := getattr(spec.workload, name)) is not None},
         declares_work=spec.workload.module is not None,
         effective_settings=_effective_settings(counted[0]) if counted else (),
-        requested=_requested((counted or members)[0]),
+        requested=_requested(described[0]),
     )
 
 
@@ -138,8 +142,12 @@ def _newest_conditions(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[M
     if not ok:
         return [], []
     known = [run for run in ok if run.attempt.provenance.fingerprint]
-    newest = _conditions(max(known or ok, key=lambda run: run.attempt.outcome.started_t if run.attempt.outcome else 0.0))
+    newest = _conditions(max(known or ok, key=_started_t))
     return [run for run in ok if _conditions(run) == newest], [run for run in ok if _conditions(run) != newest]
+
+
+def _started_t(run: MeasuredRun) -> float:
+    return run.attempt.outcome.started_t if run.attempt.outcome else 0.0
 
 
 def _conditions(run: MeasuredRun) -> tuple[str, dict[str, str]]:
@@ -175,7 +183,7 @@ def _requested(run: MeasuredRun) -> dict[str, str]:
     settings = {**typed_settings(spec.workload.args, spec.env), **spec.settings, **axes}
     found = {name: _masked_text(name, value) for name, value in settings.items()}
     found |= {f"env.{name}": _masked(name, value) for name, value in spec.env.items()}
-    found |= {WORLD_SIZE: str(run.measure.world_size if run.measure else spec.place.ranks)}
+    found |= {WORLD_SIZE: str(run.world_size)}
     # A folder or a file that is named after the run differs in all of them.
     return {name: value.replace(spec.run, "{run}") for name, value in found.items()}
 

@@ -543,6 +543,10 @@ class GroupSummary:
     """Current runs that did not end ok, without interrupted ones and failures of the platform."""
     infrastructure_failures: tuple[str, ...] = ()
     """Current runs that failed because of the platform, each with its cause: they do not count against the group, and need a re-run."""
+    world_size: int = 1
+    """The number of ranks of its newest run."""
+    ranks_known: bool = True
+    """False where `world_size` cannot be relied on: it was not seen, or its runs disagree."""
     failed_attempts: int = 0
     """Earlier attempts of these runs that failed before one ended ok."""
     set_aside_runs: int = 0

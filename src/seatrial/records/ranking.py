@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from seatrial.records.caution import Caution
+from seatrial.records.codec import to_json
 from seatrial.records.measure import Estimate, GroupSummary
 
 
@@ -52,6 +54,14 @@ class RankedGroup:
     def is_best(self) -> bool:
         """It has the best mean, which the others are compared with; of tied ones another may be recommended."""
         return self.can_win and self.ratio is None and self.estimate is not None and self.is_compared
+
+
+def ranked_group_json(row: RankedGroup) -> dict[str, Any]:
+    """A row as `run --json` has it."""
+    document: dict[str, Any] = to_json(row)
+    for name in ("world_size", "ranks_known"):
+        del document["summary"][name]
+    return document
 
 
 @dataclass(frozen=True, kw_only=True)

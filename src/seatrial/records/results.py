@@ -77,6 +77,11 @@ class MeasuredRun:
         """How the attempt ended; None while it has not."""
         return self.attempt.outcome.outcome if self.attempt.outcome else None
 
+    @property
+    def world_size(self) -> int:
+        """The number of ranks, the plan's where nothing was measured."""
+        return self.measure.world_size if self.measure else self.attempt.spec.place.ranks
+
 
 def runs_that_may_have_failed(ok: Sequence[MeasuredRun]) -> dict[str, str]:
     """Of runs that exited with 0, those that ended after a traceback, or after fewer steps than asked for or than their repeats took: run →

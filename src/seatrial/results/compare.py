@@ -259,8 +259,8 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
         source=campaign.output,
         runs=tuple(map(_compared_run, counted)),
         campaign=str(Path(campaign.output).resolve()),
-        world_size=_world_size(newest),
-        ranks_known=all(run.measure.ranks_known for run in counted if run.measure),
+        world_size=summary.world_size,
+        ranks_known=summary.ranks_known,
         nodes=max((run.measure.hosts for run in counted if run.measure), default=1),
         failed_runs=summary.failed_runs,
         may_have_failed=summary.may_have_failed,
@@ -309,12 +309,6 @@ def _facts(run: MeasuredRun) -> tuple[dict[str, str], dict[str, str]]:
     if provenance.host:
         machine |= {name: "none" for name in NO_GPU_FACTS if name not in machine}
     return machine, {name: mask(name, value) for name, value in known.items() if name not in MACHINE_FACTS}
-
-
-def _world_size(run: MeasuredRun | None) -> int:
-    if run is None:
-        return 1
-    return run.measure.world_size if run.measure else run.attempt.spec.place.ranks
 
 
 def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:

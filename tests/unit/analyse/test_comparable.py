@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,12 @@ from seatrial.analyse.scaling import scaling
 from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict, Relation
 from seatrial.records.measure import GroupSummary, ReportedFigure
+from seatrial.records.ranking import ranked_group_json
+from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.records.run_table import run_work_settings
 from seatrial.records.work_settings import SAMPLES, is_harmless, typed_settings, work_settings, work_unit
 from seatrial.report.comparison import facts, relation_text
+from seatrial.results.compare import compared_group
 from tests.unit.analyse import factory
 from tests.unit.analyse.factory import course, side
 
@@ -199,9 +203,42 @@ def test_the_option_that_an_axis_sets_says_what_it_is() -> None:
 def test_ranks_that_nobody_saw_leave_the_work_of_a_step_open() -> None:
     groups = [script("a", 0.02, {"nproc": 1}), script("b", 0.03, {"nproc": 3})]
     assert rank_groups(groups, "throughput").condition
-    seen = [replace(group, seed={**group.seed, "world_size": ranks}) for group, ranks in zip(groups, (1, 3), strict=True)]
+    seen = [replace(group, world_size=ranks) for group, ranks in zip(groups, (1, 3), strict=True)]
     found = rank_groups(seen, "throughput")
     assert (found.winner, found.condition) == (None, "") and "the number of ranks (1 → 3) differs" in found.cautions[0].text
+
+
+def ranked_runs(name: str, sizes: Sequence[int], **measure: Any) -> list[MeasuredRun]:
+    """Runs of a script's group, each on so many ranks."""
+    return [
+        factory.measured(
+            factory.spec(name, repeat, axes={"nproc": sizes[0]}),
+            measure={"world_size": ranks, "steps_per_s": (40 + repeat / 10) / sizes[0], **measure},
+            started_t=factory.STARTED_T + 100 * repeat,
+        )
+        for repeat, ranks in enumerate(sizes, start=1)
+    ]
+
+
+def test_a_ranking_and_a_comparison_take_the_ranks_from_the_runs() -> None:
+    measured = [*ranked_runs("a", (1, 1, 1)), *ranked_runs("b", (3, 3, 3))]
+    groups = summarise_groups(measured, "")
+    assert [(group.world_size, group.ranks_known) for group in groups] == [(1, True), (3, True)]
+    ranking = rank_groups(groups, "throughput")
+    assert (ranking.winner, ranking.condition) == (None, "")
+    found = GroupedCampaign(output="/out", baseline_group="", runs=tuple(measured), pending=(), groups=groups, ranking=ranking)
+    compared = compare(compared_group(found, "a"), compared_group(found, "b"))
+    text = "the number of ranks (1 → 3) differs"
+    assert compared.relation is Relation.AMBIGUOUS and text in compared.reason and text in ranking.reason
+    # No column, and no key of the line for machines.
+    assert "world_size" not in {**groups[0].seed, **ranked_group_json(ranking.groups[0])["summary"]}
+
+
+@pytest.mark.parametrize("runs", [ranked_runs("b", (3, 2, 3)), ranked_runs("b", (3, 3, 3), ranks_known=False)])
+def test_ranks_on_which_runs_disagree_or_that_were_not_seen_are_unknown(runs: list[MeasuredRun]) -> None:
+    groups = summarise_groups([*ranked_runs("a", (1, 1, 1)), *runs], "")
+    assert (groups[1].world_size, groups[1].ranks_known) == (3, False)
+    assert rank_groups(groups, "throughput").condition == "if a step is the same work in every group"
 
 
 def test_a_comparison_states_its_condition_first() -> None:
