@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from seatrial.analyse.confounding import confounding, without_effect
-from seatrial.analyse.statistics import estimate
-from seatrial.records.comparison import Assumed, Comparability, ComparedGroup, Unlike
-from seatrial.records.measure import GroupSummary
+from seatrial.records.comparison import Assumed, Comparability, Group, Unlike
 from seatrial.records.work_settings import (
     AUDIO,
     PIXELS,
@@ -42,7 +39,8 @@ STEP_TIMES = ("wall_p50_ms", "iter_p50")
 A_STEP, A_SAMPLE = "a step", "a sample"
 # Rates of what a sample consists of: which of them remains comparable depends on what its size is counted in.
 RATE_OF = {TOKENS: "tokens_per_s", AUDIO: "audio_s_per_s"}
-WORK = ("samples_per_s", "tokens_per_s")
+# By rate, the key of a plan for the work of a step.
+WORK = {"samples_per_s": "samples_per_step", "tokens_per_s": "tokens_per_step"}
 # On logs. A last batch that is not full moves the mean work of a step by less than this.
 SAME_STEP = 0.005
 # On logs. Texts and paddings differ between runs of one setting by less than this.
@@ -50,32 +48,6 @@ SAME_SAMPLE = 0.05
 
 # Settings of a batch that stays the same whatever each rank takes of it at a time.
 GLOBAL_BATCH = re.compile(r"global|total|^gbs$", re.IGNORECASE)
-
-Group = GroupSummary | ComparedGroup
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Work:
-    """What is known of a group's work."""
-
-    name: str
-    rates: dict[str, float]
-    settings: tuple[WorkSetting, ...]
-    world_size: int | None
-    """None where it is unknown."""
-    typed: Mapping[str, float]
-    """`samples_per_step` and `tokens_per_step`, where the user gave them."""
-    varied: Mapping[str, str]
-    """Axes, and settings that may differ between campaigns."""
-    options: Mapping[str, str]
-    """Of a script, with their values: an axis may have another name than the option that it sets."""
-    declares: bool
-    """Whether no other settings than `settings` change the work."""
-
-    def per(self, work: str, of: str) -> float | None:
-        """One rate over another: samples in a step, tokens in a sample."""
-        over, under = self.rates.get(work), self.rates.get(of)
-        return over / under if over and under else None
 
 
 def comparable(a: Group, b: Group) -> Comparability:
@@ -87,10 +59,9 @@ def comparable(a: Group, b: Group) -> Comparability:
 
 def comparable_work(a: Group, b: Group) -> Comparability:
     """The reasons of these that are about the work of a sample and a step."""
-    one, other = _work_of(a), _work_of(b)
-    samples = _unlike_samples(one, other)
-    steps = None if samples else _unlike_steps(one, other)
-    return Comparability(unlike=tuple(found for found in (samples, steps) if found), assumed=tuple(_assumed(one, other)))
+    samples = _unlike_samples(a, b)
+    steps = None if samples else _unlike_steps(a, b)
+    return Comparability(unlike=tuple(found for found in (samples, steps) if found), assumed=tuple(_assumed(a, b)))
 
 
 def all_comparable(groups: Sequence[Group]) -> Comparability:
@@ -110,43 +81,19 @@ def all_comparable(groups: Sequence[Group]) -> Comparability:
     )
 
 
-def _work_of(group: Group) -> _Work:
-    if isinstance(group, GroupSummary):
-        rates = {name: group.figures[name].mean for name in (*WORK, "steps_per_s") if name in group.figures}
-        settings = group.work or work_settings({name: str(value) for name, value in group.axes.items()})
-        return _Work(
-            name=group.group,
-            rates=rates,
-            settings=settings,
-            world_size=group.world_size if group.ranks_known else None,
-            typed=group.typed_work,
-            varied={name: "" if value is None else str(value) for name, value in group.axes.items()},
-            options=group.requested,
-            declares=group.declares_work,
-        )
-    rates = {}
-    for name in (*WORK, "steps_per_s"):
-        values = [run.figures.get(name) for run in group.runs]
-        mean = estimate(values)
-        # A rate that some runs lack would be the mean of other runs than the rest.
-        if mean is not None and mean.n == len(values):
-            rates[name] = mean.mean
-    # Rows of history of an earlier version have only their settings.
-    settings = group.work or work_settings(group.settings)
-    return _Work(
-        name=group.name,
-        rates=rates,
-        settings=settings,
-        world_size=group.world_size if group.ranks_known else None,
-        typed=group.typed_work,
-        varied=group.settings,
-        options=group.requested,
-        declares=group.declares_work,
-    )
+def _settings_of(group: Group) -> tuple[WorkSetting, ...]:
+    """Rows of history of an earlier version have only their settings."""
+    return group.work or work_settings(group.varied)
 
 
-def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
-    tokens_a, tokens_b = a.per("tokens_per_s", "samples_per_s"), b.per("tokens_per_s", "samples_per_s")
+def _per(group: Group, work: str, of: str) -> float | None:
+    """One rate over another: samples in a step, tokens in a sample."""
+    over, under = group.mean_of(work), group.mean_of(of)
+    return over / under if over and under else None
+
+
+def _unlike_samples(a: Group, b: Group) -> Unlike | None:
+    tokens_a, tokens_b = _per(a, "tokens_per_s", "samples_per_s"), _per(b, "tokens_per_s", "samples_per_s")
     differing = _differing(a, b, SAMPLE_UNITS)
     setting = _setting_text(differing)
     if tokens_a is not None and tokens_b is not None:
@@ -172,7 +119,7 @@ def _samples(text: str, setting: str, units: set[str]) -> Unlike:
     return Unlike(kind=UNLIKE_SAMPLES, metrics=("samples_per_s", *PER_STEP, *STEP_TIMES, LOSS, *lost), setting=setting, text=text)
 
 
-def _assumed(a: _Work, b: _Work) -> Iterator[Assumed]:
+def _assumed(a: Group, b: Group) -> Iterator[Assumed]:
     """What nobody knows where settings of an unknown name differ. Tokens that were measured show the work, and so do numbers that the user
     typed for each of them; one number that was typed for both shows nothing."""
     unclear = _unclear(a, b)
@@ -180,49 +127,50 @@ def _assumed(a: _Work, b: _Work) -> Iterator[Assumed]:
         return
     # Steps with as many samples are the same work where each sample is.
     what = dict.fromkeys((*PER_STEP, *STEP_TIMES), A_SAMPLE if _is_measured(a, b, SAMPLES) else A_STEP)
-    what["samples_per_s"] = A_STEP if _is_typed_alike(a, b, SAMPLES) else A_SAMPLE
-    if _is_typed_alike(a, b, TOKENS):
+    what["samples_per_s"] = A_STEP if _has_same_typed_value(a, b, "samples_per_step") else A_SAMPLE
+    if _has_same_typed_value(a, b, "tokens_per_step"):
         what["tokens_per_s"] = A_STEP
     for each in dict.fromkeys(what.values()):
         yield Assumed(metrics=tuple(metric for metric in what if what[metric] == each), what=each, settings=unclear)
 
 
-def _unclear(a: _Work, b: _Work) -> tuple[str, ...]:
+def _unclear(a: Group, b: Group) -> tuple[str, ...]:
     """Settings that differ, of a name that says nothing about the work, and that set no option whose name does. Beside one number of
     samples that was typed for both, a batch size says nothing either."""
-    is_typed_alike = _is_typed_alike(a, b, SAMPLES) or _is_typed_alike(a, b, TOKENS)
-    if (a.declares or b.declares) and not is_typed_alike:
+    has_same_typed_value = any(_has_same_typed_value(a, b, work) for work in WORK.values())
+    if (a.declares_work or b.declares_work) and not has_same_typed_value:
         return ()
 
     def is_known(name: str) -> bool:
         if is_rank_count(name):
             # Ranks that were not seen may each have a batch of their own.
             return _ranks_differ(a, b)
-        return is_harmless(name) or (bool(work_unit(name)) and not is_typed_alike)
+        return is_harmless(name) or (bool(work_unit(name)) and not has_same_typed_value)
 
-    varied = dict.fromkeys([*a.varied, *b.varied])
-    differing = {name: (a.varied.get(name), b.varied.get(name)) for name in varied if a.varied.get(name) != b.varied.get(name)}
-    options = {name: (a.options.get(name), b.options.get(name)) for name in a.options if name not in varied}
+    before, after = a.varied, b.varied
+    varied = dict.fromkeys([*before, *after])
+    differing = {name: (before.get(name), after.get(name)) for name in varied if before.get(name) != after.get(name)}
+    options = {name: (a.requested.get(name), b.requested.get(name)) for name in a.requested if name not in varied}
     # An axis is known by the options that it sets, where all of them are.
     known = {pair for name, pair in options.items() if is_known(name)} - {pair for name, pair in options.items() if not is_known(name)}
     return tuple(name for name, pair in differing.items() if not is_known(name) and pair not in known)
 
 
-def _is_measured(a: _Work, b: _Work, work: str) -> bool:
-    return all(f"{work}_per_s" in side.rates and f"{work}_per_step" not in side.typed for side in (a, b))
+def _is_measured(a: Group, b: Group, work: str) -> bool:
+    return all(group.mean_of(f"{work}_per_s") is not None and f"{work}_per_step" not in group.typed_work for group in (a, b))
 
 
-def _is_typed_alike(a: _Work, b: _Work, work: str) -> bool:
-    typed = a.typed.get(f"{work}_per_step")
-    return typed is not None and typed == b.typed.get(f"{work}_per_step")
+def _has_same_typed_value(a: Group, b: Group, work: str) -> bool:
+    typed = a.typed_work.get(work)
+    return typed is not None and typed == b.typed_work.get(work)
 
 
-def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
+def _unlike_steps(a: Group, b: Group) -> Unlike | None:
     """By the rates where both have them, else by the settings, else by the number of ranks."""
     if constant := _constant_work(a, b):
         return constant
     for name in WORK:
-        work_a, work_b = a.per(name, "steps_per_s"), b.per(name, "steps_per_s")
+        work_a, work_b = _per(a, name, "steps_per_s"), _per(b, name, "steps_per_s")
         if work_a is not None and work_b is not None:
             if abs(math.log(work_b / work_a)) <= SAME_STEP:
                 return None
@@ -233,20 +181,20 @@ def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
     return _steps(f"the number of ranks ({a.world_size} → {b.world_size}) differs") if _ranks_differ(a, b) else None
 
 
-def _ranks_differ(a: _Work, b: _Work) -> bool:
-    return a.world_size is not None and b.world_size is not None and a.world_size != b.world_size
+def _ranks_differ(a: Group, b: Group) -> bool:
+    return a.ranks_known and b.ranks_known and a.world_size != b.world_size
 
 
-def _constant_work(a: _Work, b: _Work) -> Unlike | None:
+def _constant_work(a: Group, b: Group) -> Unlike | None:
     """A number of samples that was typed for both, beside a batch size that differs: one of them is wrong, unless accumulation or the
     script's own global batch makes up for it."""
-    lost = [name for name in WORK if (typed := a.typed.get(f"{name[:-2]}_step")) is not None and typed == b.typed.get(f"{name[:-2]}_step")]
+    lost = [rate for rate, work in WORK.items() if _has_same_typed_value(a, b, work)]
     differing = _differing(a, b, (SAMPLES,))
-    is_global = any(GLOBAL_BATCH.search(one.name) for one in a.settings if one.unit == SAMPLES)
+    is_global = any(GLOBAL_BATCH.search(one.name) for one in _settings_of(a) if one.unit == SAMPLES)
     if not lost or not differing or is_global or _same_product(differing):
         return None
     setting = _setting_text(differing)
-    text = f"{lost[0][:-2]}_step is {a.typed[f'{lost[0][:-2]}_step']:g} in both although {setting} differs"
+    text = f"{WORK[lost[0]]} is {a.typed_work[WORK[lost[0]]]:g} in both although {setting} differs"
     return Unlike(kind=UNLIKE_STEPS, metrics=(*lost, *PER_STEP, LOSS), setting=setting, text=text)
 
 
@@ -263,10 +211,10 @@ def _steps(text: str, setting: str = "") -> Unlike:
     return Unlike(kind=UNLIKE_STEPS, metrics=(*PER_STEP, LOSS), setting=setting, text=text)
 
 
-def _differing(a: _Work, b: _Work, units: Iterable[str]) -> list[tuple[WorkSetting, WorkSetting]]:
+def _differing(a: Group, b: Group, units: Iterable[str]) -> list[tuple[WorkSetting, WorkSetting]]:
     """Settings of these units whose values differ, by name, those first of which it is known; one that only one side has has no value in
     the other."""
-    before, after = ({one.name: one for one in side.settings if one.unit in units} for side in (a, b))
+    before, after = ({one.name: one for one in _settings_of(group) if one.unit in units} for group in (a, b))
     found = []
     for name in sorted({*before, *after}, key=lambda name: (is_likely_size(name), name)):
         known = before.get(name) or after[name]

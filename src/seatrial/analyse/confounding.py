@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.core.text import join_names
-from seatrial.records.comparison import ComparedGroup, Unlike
+from seatrial.records.comparison import Group, Unlike
 from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, EffectiveSetting, GroupSummary, setting_text
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
@@ -53,8 +53,6 @@ _MORE_OF_NAME = re.compile(r"(?:attention|attn|mixed|v?\d+)*")
 _DENIALS = frozenset({"not", "no", "non", "without", "disabled", "off", "unavailable", "unsupported", "missing", "failed"})
 # A script may take a switch as a number and report it as the truth value that it became.
 _SWITCHES = ({"0", "False"}, {"1", "True"})
-
-Group = GroupSummary | ComparedGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,17 +386,11 @@ def _reports(group: Group) -> bool:
 
 
 def _group_settings(group: Group) -> _GroupSettings:
-    if isinstance(group, GroupSummary):
-        name, requested, conditions, campaign = group.group, group.requested, group.fingerprint, ""
-        axes = {axis: "" if value is None else str(value) for axis, value in group.axes.items()}
-    else:
-        name, requested, axes, campaign = group.name, group.requested, group.settings, group.campaign
-        conditions = repr((sorted(group.machine.items()), sorted(group.code.items())))
     return _GroupSettings(
-        name=name,
-        requested={_plain(key): setting_text(value) for key, value in requested.items()},
-        axes={_plain(key): setting_text(value) for key, value in axes.items()},
+        name=group.name,
+        requested={_plain(key): setting_text(value) for key, value in group.requested.items()},
+        axes={_plain(key): setting_text(value) for key, value in group.varied.items()},
         settings={_plain(one.name): one for one in group.effective_settings},
-        conditions=conditions,
-        campaign=campaign,
+        conditions=group.conditions,
+        campaign=group.campaign,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+import math
+import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.records.codec import to_json
-from seatrial.records.measure import EffectiveSetting, Estimate, LastSteps, LossCurve
-from seatrial.records.work_settings import WorkSetting
+from seatrial.records.measure import Estimate, GroupFacts, GroupSummary, LastSteps, LossCurve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,57 +35,62 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedGroup:
+class ComparedGroup(GroupFacts):
     """A group's counted runs, in a form that can be stored: a row of history is one of these."""
 
     name: str
     """For people: `mb16`, `OUT:mb16`, `history:v100-bf16`."""
-    group: str
     source: str
     """The folder of its campaign, as given, or the name of the history row."""
     runs: tuple[ComparedRun, ...]
     campaign: str = ""
     """Identifies the campaign, so that pairs are formed only within one: its resolved folder."""
-    world_size: int = 1
-    ranks_known: bool = True
-    """False where `world_size` cannot be relied on: nothing is divided by it."""
     nodes: int = 1
-    failed_runs: int = 0
-    may_have_failed: int = 0
-    """Of `runs`, those that exited with 0 after a traceback or after too few steps."""
-    infrastructure_failures: tuple[str, ...] = ()
-    """Runs that failed because of the platform, each with its cause: `mb16_r2 (io_error)`."""
     pending: tuple[str, ...] = ()
     machine: dict[str, str] = field(default_factory=dict)
     """The machine's part of the fingerprint: host, gpu_name, driver_version, power limit …"""
     code: dict[str, str] = field(default_factory=dict)
     """The code's part: commit, packages."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Its fixed settings, axes, and `env.NAME` of the plan, as text, secrets masked."""
-    debug: tuple[str, ...] = ()
-    """Debug and tracing settings of its runs: `NCCL_DEBUG=INFO`."""
+    """Its fixed settings, axes, and `env.NAME` of the plan, as text, secrets masked: unlike in `requested`, bundles by their names."""
     taken_t: float = 0.0
     """When its last run ended."""
-    work: tuple[WorkSetting, ...] = ()
-    """Settings that change the work of a sample or a step."""
-    typed_work: dict[str, float] = field(default_factory=dict)
-    """As in GroupSummary."""
-    declares_work: bool = True
-    """As in GroupSummary."""
-    effective_settings: tuple[EffectiveSetting, ...] = ()
-    """As in GroupSummary."""
-    requested: dict[str, str] = field(default_factory=dict)
-    """What the plan asks for, as in GroupSummary: unlike `settings`, with those of a bundle in place of its name."""
 
     @property
     def effective(self) -> dict[str, str]:
         """What was in effect, as text."""
         return {one.name: one.effective_text for one in self.effective_settings}
 
+    @property
+    def conditions(self) -> str:
+        """Machine and code."""
+        return repr((sorted(self.machine.items()), sorted(self.code.items())))
+
+    @property
+    def varied(self) -> dict[str, str]:
+        """Settings that may differ between groups, also of two campaigns."""
+        return self.settings
+
+    def mean_of(self, figure: str) -> float | None:
+        """Geometric mean; None where not every run has the figure: it would be the mean of other runs than the rest."""
+        values = [run.figures.get(figure) for run in self.runs]
+        known = [value for value in values if value is not None and math.isfinite(value) and value > 0]
+        return statistics.geometric_mean(known) if known and len(known) == len(values) else None
+
+
+Group = GroupSummary | ComparedGroup
+"""Of a ranking or of a comparison: whether two can be compared is asked of both kinds."""
+# In the order of the file.
+ROW_KEYS = (
+    "name", "group", "source", "runs", "campaign", "world_size", "ranks_known", "nodes", "failed_runs", "may_have_failed",
+    "infrastructure_failures", "pending", "machine", "code", "settings", "debug", "taken_t", "work", "typed_work", "declares_work",
+    "effective_settings", "requested", "effective",
+)  # fmt: skip
+
 
 def group_json(group: ComparedGroup) -> dict[str, Any]:
     """A group as a row of history and `compare --json` have it: beside its fields `effective`, which other programs look up by name."""
-    return {**to_json(group), "effective": group.effective}
+    return {name: to_json(getattr(group, name)) for name in ROW_KEYS}
 
 
 @dataclass(frozen=True, kw_only=True)

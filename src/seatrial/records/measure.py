@@ -528,49 +528,24 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupSummary:
-    """All runs of one configuration on one kind of machine."""
+class GroupFacts:
+    """What the summary of a campaign's group and a row of history both have."""
 
     group: str
     """Unique in the campaign: `~abcd` of the key is added where two configurations have the same name."""
-    group_key: str
-    mode: str
-    lane: bool
-    axes: dict[str, Scalar]
-    runs: int
-    """Runs that count: ok, and of the newest fingerprint."""
-    failed_runs: int
-    """Current runs that did not end ok, without interrupted ones and failures of the platform."""
-    infrastructure_failures: tuple[str, ...] = ()
-    """Current runs that failed because of the platform, each with its cause: they do not count against the group, and need a re-run."""
     world_size: int = 1
     """The number of ranks of its newest run."""
     ranks_known: bool = True
-    """False where `world_size` cannot be relied on: it was not seen, or its runs disagree."""
-    failed_attempts: int = 0
-    """Earlier attempts of these runs that failed before one ended ok."""
-    set_aside_runs: int = 0
-    """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and are not averaged."""
+    """False where `world_size` cannot be relied on, because it was not seen or the runs disagree: nothing is divided by it."""
+    failed_runs: int = 0
+    """Current runs that did not end ok, without interrupted ones and failures of the platform."""
+    infrastructure_failures: tuple[str, ...] = ()
+    """Current runs that failed because of the platform, each with its cause, `mb16_r2 (io_error)`: they do not count against the group, and
+    need a re-run."""
     may_have_failed: int = 0
     """Counted runs that exited with 0 after a traceback or after too few steps: such a group cannot win."""
-    broken_losses: int = 0
-    """Counted runs with a loss that is not finite: such a group cannot win."""
-    unsteady_runs: int = 0
-    """Counted runs without a steady state."""
-    counted: tuple[str, ...] = ()
-    """Names of the counted runs."""
-    fingerprint: str = ""
-    """Of the machine and code the counted runs ran on."""
-    figures: dict[str, Estimate] = field(default_factory=dict)
-    """By metric: samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
-    window_n: int = 0
-    """Steps counted over all runs."""
-    seed: dict[str, Scalar] = field(default_factory=dict)
-    """The seeds' group columns, by column name."""
-    stability: GroupStability | None = None
     debug: tuple[str, ...] = ()
     """Debug and tracing settings that any of its counted runs had: `NCCL_DEBUG=INFO`."""
-    cautions: tuple[Caution, ...] = ()
     work: tuple[WorkSetting, ...] = ()
     """Settings that change the work of a sample or a step, with their values."""
     typed_work: dict[str, float] = field(default_factory=dict)
@@ -580,5 +555,60 @@ class GroupSummary:
     effective_settings: tuple[EffectiveSetting, ...] = ()
     """Of its counted runs, as the workload reported them: groups are compared by these."""
     requested: dict[str, str] = field(default_factory=dict)
-    """What the plan asks for, as text, secrets masked: settings, axes, options of a script, `env.NAME`. A bundle's settings, not its
+    """What the plan requests, as text, secrets masked: settings, axes, options of a script, `env.NAME`. A bundle's settings, not its
     name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSummary(GroupFacts):
+    """All runs of one configuration on one kind of machine."""
+
+    group_key: str
+    mode: str
+    lane: bool
+    axes: dict[str, Scalar]
+    runs: int
+    """Runs that count: ok, and of the newest fingerprint."""
+    failed_attempts: int = 0
+    """Earlier attempts of these runs that failed before one ended ok."""
+    set_aside_runs: int = 0
+    """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and are not averaged."""
+    broken_losses: int = 0
+    """Counted runs with a loss that is not finite: such a group cannot win."""
+    unsteady_runs: int = 0
+    """Counted runs without a steady state."""
+    counted: tuple[str, ...] = ()
+    """Names of the counted runs."""
+    fingerprint: str = ""
+    """The machine and code of the counted runs."""
+    figures: dict[str, Estimate] = field(default_factory=dict)
+    """By metric: samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    window_n: int = 0
+    """Steps counted over all runs."""
+    seed: dict[str, Scalar] = field(default_factory=dict)
+    """The seeds' group columns, by column name."""
+    stability: GroupStability | None = None
+    cautions: tuple[Caution, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.group
+
+    @property
+    def campaign(self) -> str:
+        """Empty: groups that are compared as summaries are of one campaign."""
+        return ""
+
+    @property
+    def conditions(self) -> str:
+        """Machine and code."""
+        return self.fingerprint
+
+    @property
+    def varied(self) -> dict[str, str]:
+        """Settings that may differ between groups, as text: the axes, bundles by their names."""
+        return {name: "" if value is None else str(value) for name, value in self.axes.items()}
+
+    def mean_of(self, figure: str) -> float | None:
+        """None where not every run has the figure."""
+        return self.figures[figure].mean if figure in self.figures else None

@@ -56,12 +56,18 @@ class RankedGroup:
         return self.can_win and self.ratio is None and self.estimate is not None and self.is_compared
 
 
+# In the order of the line.
+SUMMARY_KEYS = (
+    "group", "group_key", "mode", "lane", "axes", "runs", "failed_runs", "infrastructure_failures", "failed_attempts", "set_aside_runs",
+    "may_have_failed", "broken_losses", "unsteady_runs", "counted", "fingerprint", "figures", "window_n", "seed", "stability", "debug",
+    "cautions", "work", "typed_work", "declares_work", "effective_settings", "requested",
+)  # fmt: skip
+
+
 def ranked_group_json(row: RankedGroup) -> dict[str, Any]:
     """A row as `run --json` has it."""
-    document: dict[str, Any] = to_json(row)
-    for name in ("world_size", "ranks_known"):
-        del document["summary"][name]
-    return document
+    summary = {name: to_json(getattr(row.summary, name)) for name in SUMMARY_KEYS}
+    return {**to_json(row), "summary": summary}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from seatrial.core.errors import CampaignError, RefusedError, UsageError, did_you_mean
@@ -24,7 +24,7 @@ from seatrial.machine.provenance import fingerprint_facts
 from seatrial.machine.secrets import mask, mask_argv
 from seatrial.records.caution import Scalar
 from seatrial.records.comparison import ComparedGroup, ComparedRun
-from seatrial.records.measure import GroupSummary, setting_text
+from seatrial.records.measure import GroupFacts, GroupSummary, setting_text
 from seatrial.records.plan import SENTINEL, CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.records.work_settings import other_arguments, typed_settings
@@ -254,28 +254,17 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
     newest = max(counted, key=_ended_t, default=None)
     machine, code = _facts(newest) if newest else ({}, {})
     return ComparedGroup(
+        **{one.name: getattr(summary, one.name) for one in fields(GroupFacts)},
         name=name or group,
-        group=group,
         source=campaign.output,
         runs=tuple(map(_compared_run, counted)),
         campaign=str(Path(campaign.output).resolve()),
-        world_size=summary.world_size,
-        ranks_known=summary.ranks_known,
         nodes=max((run.measure.hosts for run in counted if run.measure), default=1),
-        failed_runs=summary.failed_runs,
-        may_have_failed=summary.may_have_failed,
-        infrastructure_failures=summary.infrastructure_failures,
         pending=tuple(run for run in campaign.pending if run in planned),
         machine=machine,
         code=code,
         settings=_settings(newest, summary),
-        debug=summary.debug,
         taken_t=_ended_t(newest) if newest else 0.0,
-        work=summary.work,
-        typed_work=summary.typed_work,
-        declares_work=summary.declares_work,
-        effective_settings=summary.effective_settings,
-        requested=summary.requested,
     )
 
 
