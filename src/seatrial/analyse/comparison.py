@@ -26,8 +26,6 @@ from seatrial.analyse.groups import (
     why_not_comparable,
 )
 from seatrial.analyse.losses import loss_parity
-from seatrial.analyse.ranking import ANY_THROUGHPUT, METRICS, Metric
-from seatrial.analyse.stability import THROUGHPUT
 from seatrial.analyse.statistics import (
     ALPHA,
     MAX_REPEATS,
@@ -47,14 +45,12 @@ from seatrial.core.errors import RefusedError, UsageError, did_you_mean
 from seatrial.core.text import MAX_IN_PASSING, count, join_names
 from seatrial.machine.secrets import MASK
 from seatrial.records.comparison import Assumed, ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation, Unlike
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, MEASURED, RATES, THROUGHPUT, Figure
 from seatrial.records.measure import Estimate
 
 MARGIN_PCT = 1.0
-# The seeds' columns are of groups, not of runs, and have no interval.
-COMPARED = {name: metric for name, metric in METRICS.items() if metric.seed_column is None}
-RATES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s")
 # Compared with a caution while a step does not do the same work in both.
-STEP_TIMES = ("wall_p50_ms", "wall_p90_over_p50")
+STEP_TIME_AND_JITTER = ("wall_p50_ms", "wall_p90_over_p50")
 MIN_RUNS = 2
 LARGEST_DETECTABLE_PCT = 1000.0
 """Per cent beyond which a smallest detectable difference says only that there are too few runs."""
@@ -119,7 +115,7 @@ class _Prepared:
     a: ComparedGroup
     b: ComparedGroup
     """With the runs that have the metric, and rates per GPU where the numbers of ranks differ."""
-    metric: Metric
+    metric: Figure
     logs_a: list[float]
     logs_b: list[float]
     paired: bool
@@ -187,17 +183,17 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
     )
 
 
-def common_metric(a: ComparedGroup, b: ComparedGroup, metric: str) -> Metric:
+def common_metric(a: ComparedGroup, b: ComparedGroup, metric: str) -> Figure:
     """The metric, which both must have; of throughput the first of samples/s, tokens/s, s of audio/s, steps/s and the duration that both
     have, and that means the same in both where there is one."""
-    if metric != ANY_THROUGHPUT and metric not in COMPARED:
-        raise UsageError(f"metric '{metric}' is not a metric to compare by; {did_you_mean(metric, [ANY_THROUGHPUT, *COMPARED])}")
+    if metric != ANY_THROUGHPUT and metric not in MEASURED:
+        raise UsageError(f"metric '{metric}' is not a metric to compare by; {did_you_mean(metric, [ANY_THROUGHPUT, *MEASURED])}")
     names = THROUGHPUT if metric == ANY_THROUGHPUT else (metric,)
     both = [name for name in names if _enough_have(a, name) and _enough_have(b, name)]
     if both:
         work = comparable_work(a, b)
-        return METRICS[next((name for name in both if not work.why_not(name)), both[0])]
-    own = [(group.name, [name for name in COMPARED if group.runs and _enough_have(group, name)]) for group in (a, b)]
+        return FIGURES[next((name for name in both if not work.why_not(name)), both[0])]
+    own = [(group.name, [name for name in MEASURED if group.runs and _enough_have(group, name)]) for group in (a, b)]
     had = "; ".join(f"{name} has {', '.join(metrics) or 'none of them'}" for name, metrics in own)
     raise RefusedError(f"{a.name} and {b.name} have no {metric} in common: {had}. Name a --metric that both have, or run them again")
 
@@ -295,7 +291,7 @@ def _detectable_pct(difference: Difference | None, confidence: float) -> float |
     return found if found is not None and found <= LARGEST_DETECTABLE_PCT else None
 
 
-def _relation(ratio: Estimate | None, metric: Metric, margin_pct: float) -> Relation:
+def _relation(ratio: Estimate | None, metric: Figure, margin_pct: float) -> Relation:
     if ratio is None or ratio.low is None or ratio.high is None:
         return Relation.AMBIGUOUS
     margin = 1 + margin_pct / 100
@@ -327,7 +323,7 @@ def _may_have_failed(a: ComparedGroup, b: ComparedGroup) -> str:
     return f"{' and '.join(found)} may have failed: they exited 0 after a traceback or after too few steps" if found else ""
 
 
-def _unlike_work(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:
+def _unlike_work(a: ComparedGroup, b: ComparedGroup, metric: Figure) -> str:
     """Why this figure means nothing for these two; empty where it does."""
     work = comparable_work(a, b)
     unlike = work.why_not(metric.name)
@@ -398,7 +394,7 @@ def _else_cautions(prepared: _Prepared) -> Iterator[str]:
         yield f"{join_names(masked, MAX_IN_PASSING)} is masked in both: whether the values are the same is unknown."
 
 
-def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Iterator[str]:
+def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Figure) -> Iterator[str]:
     """What weakens the comparison in the groups, the gravest first."""
     machines = machine_differences(a, b)
     if machines:
@@ -412,7 +408,7 @@ def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Itera
         if group.pending:
             yield f"{count(len(group.pending), 'run')} of {group.name} {'is' if len(group.pending) == 1 else 'are'} pending."
     work = comparable_work(a, b)
-    if metric.name in STEP_TIMES and work.text and not work.why_not(metric.name):
+    if metric.name in STEP_TIME_AND_JITTER and work.text and not work.why_not(metric.name):
         yield f"{metric.unit} is compared although {work.text}: a step does not do the same work."
     if metric.name in RATES and not work.why_not(metric.name) and (unlike := work.why_not("samples_per_s")):
         yield f"{metric.unit} is compared, since samples/s cannot be: {unlike}."
@@ -531,7 +527,7 @@ class _PresetScore:
     text: str
 
 
-def _preset_ruling(preset: str, a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:
+def _preset_ruling(preset: str, a: ComparedGroup, b: ComparedGroup, metric: Figure) -> str:
     """The rule's figures and its winner; empty without a rule.
 
     last50        mean and standard deviation over the last 50 counted steps of each run, the higher rate wins
@@ -563,7 +559,7 @@ def _last_steps_score(group: ComparedGroup) -> _PresetScore | None:
     return _PresetScore(name=group.name, mean=per_s, stdev=stdev_ms / mean_ms * per_s if mean_ms else None, text=text)
 
 
-def _mean_score(group: ComparedGroup, metric: Metric) -> _PresetScore | None:
+def _mean_score(group: ComparedGroup, metric: Figure) -> _PresetScore | None:
     values = [run.figures[metric.name] for run in group.runs if metric.name in run.figures]
     if not values or len(values) < len(group.runs):
         return None

@@ -26,6 +26,7 @@ from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import GROUP_SEED
 from seatrial.records.comparison import ComparedGroup, Unlike
+from seatrial.records.figures import ITER_P50, MEASURED, STABILITY_SCORE
 from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary, setting_text
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
@@ -34,11 +35,9 @@ from seatrial.records.run_table import config_cells, qualified_name, run_work_se
 from seatrial.records.signatures.registry import fault_of
 from seatrial.records.work_settings import typed_settings
 
-FIGURES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
 TYPED_WORK = ("samples_per_step", "tokens_per_step")
 CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
 MIXED = "mixed"
-ITER_P50 = "tail_mean_iter_p50_ms_mean"
 # Settings whose value is a level. Of the others the value is a path, an id or a list of names.
 DEBUG_WITH_LEVELS = ("NCCL_DEBUG", "TORCH_DISTRIBUTED_DEBUG")
 NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
@@ -200,7 +199,7 @@ _masked = lru_cache(maxsize=4096)(mask)
 def _figures(counted: list[MeasuredRun]) -> dict[str, Estimate]:
     """A figure that some run lacks is left out: the mean would be of other runs than `runs` says."""
     figures = {}
-    for name in FIGURES:
+    for name in MEASURED:
         values = [getattr(run.measure, name) if run.measure else None for run in counted]
         found = estimate(values) if None not in values else None
         if found is not None:
@@ -296,7 +295,7 @@ def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[Measure
     for kind in ("gpu", "host"):
         cells[f"{kind}_telemetry_empty_count"], cells[f"{kind}_telemetry_empty_ratio"] = _share(seeds, f"{kind}_telemetry_empty_flag")
     cells["unstable_run_count"], cells["unstable_run_ratio"] = _share(seeds, "unstable_run_flag")
-    cells["stability_score"] = _stability_score(cells)
+    cells[STABILITY_SCORE] = _stability_score(cells)
     return {name: cells[name] for name in GROUP_SEED if name not in ("group", "mode", "runs")}
 
 
@@ -341,7 +340,7 @@ def _with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]
 def _with_lane_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
     by_iter = _places({group.group: (cell_number(group.seed.get(ITER_P50)),) for group in groups})
     by_stability = _places(
-        {group.group: (cell_number(group.seed.get("stability_score")), cell_number(group.seed.get(ITER_P50))) for group in groups}
+        {group.group: (cell_number(group.seed.get(STABILITY_SCORE)), cell_number(group.seed.get(ITER_P50))) for group in groups}
     )
     sums = {name: (float(by_iter[name] + by_stability[name]), float(by_iter[name])) for name in by_iter if name in by_stability}
     balanced = _places(sums)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 from seatrial.analyse.comparable import A_STEP, RATE_OF, STEP_TIMES, UNLIKE_SAMPLES, all_comparable
@@ -27,13 +27,13 @@ from seatrial.analyse.confounding import (
     reported_by_one,
     same_in_effect,
 )
-from seatrial.analyse.groups import ITER_P50, cell_number, debug_levels
-from seatrial.analyse.stability import THROUGHPUT
+from seatrial.analyse.groups import cell_number, debug_levels
 from seatrial.analyse.statistics import contains_one, ratio_of
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.comparison import Assumed, Comparability, Unlike
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, ITER_P50, THROUGHPUT, Figure
 from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.plan import NODE_AXIS, SENTINEL
 from seatrial.records.ranking import RankedGroup, Ranking
@@ -50,46 +50,8 @@ MAX_WITHOUT_EFFECT = 2
 NO_INTERVAL = "no interval, so its place is not evidence"
 
 NOT_ENDED = "no run has ended yet"
-ANY_THROUGHPUT = "throughput"
-"""The first of THROUGHPUT that most groups have."""
 # What must be equal for two groups to be compared; seeds' columns, so that they are in every summary.
 MACHINE = ("gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version", "git_commit_short")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """One figure to order by."""
-
-    name: str
-    unit: str
-    higher_is_better: bool
-    seed_column: str | None = None
-    """Set where the figure is one of the seeds' columns, which carry no interval."""
-
-    def of(self, group: GroupSummary) -> Estimate | None:
-        """The group's figure, None where it has none."""
-        if self.seed_column is None:
-            return group.figures.get(self.name)
-        value = cell_number(group.seed.get(self.seed_column))
-        return Estimate(mean=value, n=1) if value is not None and value > 0 else None
-
-
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric(name="samples_per_s", unit="samples/s", higher_is_better=True),
-        Metric(name="tokens_per_s", unit="tokens/s", higher_is_better=True),
-        Metric(name="audio_s_per_s", unit="s of audio/s", higher_is_better=True),
-        Metric(name="steps_per_s", unit="steps/s", higher_is_better=True),
-        Metric(name="wall_p50_ms", unit="ms a step", higher_is_better=False),
-        Metric(name="wall_p90_over_p50", unit="p90/p50", higher_is_better=False),
-        Metric(name="startup_s", unit="s to the first step", higher_is_better=False),
-        Metric(name="duration_s", unit="s a run", higher_is_better=False),
-        Metric(name="iter_p50", unit="ms iter p50", higher_is_better=False, seed_column=ITER_P50),
-        Metric(name="stability", unit="stability score", higher_is_better=False, seed_column="stability_score"),
-        Metric(name="balanced", unit="balanced place", higher_is_better=False, seed_column="rank_balanced"),
-    )
-}
 
 
 class _Condition(TypedDict):
@@ -154,7 +116,7 @@ def _all_off_lane(groups: Sequence[GroupSummary]) -> list[Caution]:
     return [Caution(kind="off_lane", text=text)]
 
 
-def _order(groups: Sequence[GroupSummary], metric: Metric, *, allow_confounded: bool) -> tuple[RankedGroup, ...]:
+def _order(groups: Sequence[GroupSummary], metric: Figure, *, allow_confounded: bool) -> tuple[RankedGroup, ...]:
     """By value; each compared with the best of those that can win."""
     plain = any(group.runs and not group.debug for group in groups)
     rows = [_unranked(group, metric, _refusal(group, metric, plain=plain)) for group in groups]
@@ -196,7 +158,7 @@ def _confounded(order: Sequence[RankedGroup]) -> Unlike | None:
     return confounding(best.summary, rivals[0].summary) if best and rivals else None
 
 
-def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup | None, str]:
+def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], metric: Figure) -> tuple[RankedGroup | None, str]:
     """The group to use as things are, and why; None where no group can win."""
     candidates = [row for row in order if row.can_win]
     best = next((row for row in candidates if row.is_best), None)
@@ -250,17 +212,25 @@ def _level(value: Scalar, among: list[Scalar]) -> float:
     return float(among.index(value)) if number is None else number
 
 
-def _figure_name(metric: Metric) -> str:
+def _figure_name(metric: Figure) -> str:
     return "the length of a run" if metric.name == "duration_s" else metric.unit
 
 
-def _best_word(metric: Metric) -> str:
+def _best_word(metric: Figure) -> str:
     return "highest" if metric.higher_is_better else "lowest"
 
 
-def _unranked(group: GroupSummary, metric: Metric, refusal: str) -> RankedGroup:
+def _figure_of(group: GroupSummary, metric: Figure) -> Estimate | None:
+    """None where the group does not have it."""
+    if metric.seed_column is None:
+        return group.figures.get(metric.name)
+    value = cell_number(group.seed.get(metric.seed_column))
+    return Estimate(mean=value, n=1) if value is not None and value > 0 else None
+
+
+def _unranked(group: GroupSummary, metric: Figure, refusal: str) -> RankedGroup:
     """A row before it is compared with the best; `_numbered` gives it its rank."""
-    return RankedGroup(rank=0, summary=group, estimate=metric.of(group), can_win=not refusal, reason=refusal)
+    return RankedGroup(rank=0, summary=group, estimate=_figure_of(group, metric), can_win=not refusal, reason=refusal)
 
 
 def _at_the_top(tied: Sequence[RankedGroup]) -> list[RankedGroup]:
@@ -305,7 +275,7 @@ def _is_inside(row: RankedGroup, best: RankedGroup) -> bool:
     return best.estimate.low <= row.estimate.mean <= best.estimate.high and close
 
 
-def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
+def _refusal(group: GroupSummary, metric: Figure, *, plain: bool) -> str:
     """Why a group cannot win; empty when it can. `plain`: some group was measured without debug and tracing."""
     if group.failed_runs:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
@@ -315,12 +285,12 @@ def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
         return f"{group.may_have_failed} of {group.runs} runs may have failed"
     if group.broken_losses:
         return f"the loss of {group.broken_losses} of {group.runs} runs is not finite"
-    if metric.of(group) is None:
+    if _figure_of(group, metric) is None:
         return f"not every run has {metric.name}"
     return f"measured with {', '.join(group.debug)} on" if group.debug and plain else ""
 
 
-def _by_value(row: RankedGroup, metric: Metric) -> tuple[bool, float, str]:
+def _by_value(row: RankedGroup, metric: Figure) -> tuple[bool, float, str]:
     if row.value is None:
         return True, 0.0, row.group
     return False, -row.value if metric.higher_is_better else row.value, row.group
@@ -363,7 +333,7 @@ def _latency(order: Sequence[RankedGroup], *, allow_confounded: bool) -> _Latenc
         return {"latency_winner": None, "lowest_latency": None, "latency_confounded": "", "latency_unlike": ""}
     name = min(timed, key=lambda name: (timed[name][0], name))
     found = next(filter(None, (confounding(timed[name][1], group) for _, group in timed.values())), None)
-    unlike = _compared_work([group for _, group in timed.values()]).why_not(METRICS["iter_p50"].name)
+    unlike = _compared_work([group for _, group in timed.values()]).why_not("iter_p50")
     winner = name if (found is None or allow_confounded) and not unlike else None
     return {
         "latency_winner": winner,
@@ -389,7 +359,7 @@ def _same_conditions(a: GroupSummary, b: GroupSummary) -> bool:
     return same_machine and debug_levels(a.debug) == debug_levels(b.debug)
 
 
-def _reason(order: Sequence[RankedGroup], metric: Metric, confounded: Unlike | None, *, allow_confounded: bool) -> str:
+def _reason(order: Sequence[RankedGroup], metric: Figure, confounded: Unlike | None, *, allow_confounded: bool) -> str:
     """How the best group stands against the others, or why none can win. That an axis had no effect comes first, then that groups are
     confounded."""
     same = "".join(f"{text}. " for text in _without_effect(order)[:MAX_WITHOUT_EFFECT])
@@ -405,7 +375,7 @@ def _upper(text: str) -> str:
     return f"{CONFOUNDED.capitalize()}{text.removeprefix(CONFOUNDED)}" if text.startswith(CONFOUNDED) else text
 
 
-def _standing(order: Sequence[RankedGroup], metric: Metric) -> str:
+def _standing(order: Sequence[RankedGroup], metric: Figure) -> str:
     """One sentence: how the best group stands against the others, or why none can win."""
     best = next((row for row in order if row.is_best), None)
     if best is None:
@@ -451,23 +421,23 @@ def _is_different(row: RankedGroup, other: RankedGroup) -> bool:
     return contains_one(ratio_of(row.estimate, other.estimate)) is False
 
 
-def _choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Metric, list[Caution]]:
+def _choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Figure, list[Caution]]:
     """The metric, and a caution where some groups lack it, or have a better one that most lack.
 
     `throughput` is samples/s where most groups of the main lane have it, else tokens/s, else steps/s, else the duration: one metric for
     all groups. A group that lacks it cannot win, so that one poor run does not change what all the others are ranked by.
     """
     if rank_by != ANY_THROUGHPUT:
-        if rank_by not in METRICS:
-            raise UsageError(f"rank_by: '{rank_by}' is not a metric to rank by; {did_you_mean(rank_by, [ANY_THROUGHPUT, *METRICS])}")
-        return METRICS[rank_by], []
+        if rank_by not in FIGURES:
+            raise UsageError(f"rank_by: '{rank_by}' is not a metric to rank by; {did_you_mean(rank_by, [ANY_THROUGHPUT, *FIGURES])}")
+        return FIGURES[rank_by], []
     running = [group for group in groups if group.runs]
     deciding = [group for group in running if group.lane] or running
     name = _comparable_rate(deciding) or _usual_rate(deciding)
     better = [other for other in THROUGHPUT[: THROUGHPUT.index(name)] if any(other in group.figures for group in running)]
     lacking = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
     lacked = [which for which in lacking if any(which not in group.figures for group in running)]
-    return METRICS[name], [_mixed(which, name, running) for which in lacked[-1:]]
+    return FIGURES[name], [_mixed(which, name, running) for which in lacked[-1:]]
 
 
 def _usual_rate(deciding: Sequence[GroupSummary]) -> str:
@@ -503,7 +473,7 @@ def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
     )
 
 
-def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+def _ranking_cautions(groups: Sequence[GroupSummary], metric: Figure) -> Iterator[Caution]:
     """Everything that weakens the order, the gravest first."""
     running = [group for group in groups if group.runs]
     yield from _unlike_work(running, metric)
@@ -531,7 +501,7 @@ def _all_else_unlike(order: Sequence[RankedGroup], confounded: Unlike | None, *,
             return
 
 
-def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+def _unlike_work(running: Sequence[GroupSummary], metric: Figure) -> Iterator[Caution]:
     """A sample or a step is not the same work in every group: what the order means then."""
     work = _compared_work(running)
     if text := _not_comparable(running, metric):
@@ -545,7 +515,7 @@ def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Ca
     yield Caution(kind=work.unlike[0].kind, numbers={"setting": work.unlike[0].setting or None}, text=text)
 
 
-def _assumed_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+def _assumed_work(running: Sequence[GroupSummary], metric: Figure) -> Iterator[Caution]:
     """Nobody knows whether an axis changes the work of a step: none is known, or one number was typed for all groups."""
     assumed = _assumption(running, metric)
     if assumed is None:
@@ -561,7 +531,7 @@ def _assumed_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[C
     )
 
 
-def _assumption(running: Sequence[GroupSummary], metric: Metric) -> Assumed | None:
+def _assumption(running: Sequence[GroupSummary], metric: Figure) -> Assumed | None:
     return _compared_work(running).assumption(metric.name) if _step_times_differ(running) else None
 
 
@@ -576,7 +546,7 @@ def _work_keys(what: str) -> str:
     return f"samples_per_step (sweep: --samples-per-step) or {tokens}" if what == A_STEP else tokens
 
 
-def _condition(groups: Sequence[GroupSummary], metric: Metric, chosen: RankedGroup | None) -> _Condition:
+def _condition(groups: Sequence[GroupSummary], metric: Figure, chosen: RankedGroup | None) -> _Condition:
     """What must hold for the chosen group to be the one."""
     assumed = _assumption([group for group in groups if group.runs], metric) if chosen else None
     if assumed is None:
@@ -590,7 +560,7 @@ def _condition(groups: Sequence[GroupSummary], metric: Metric, chosen: RankedGro
     return {"condition": assumed.clause("in every group"), "condition_remedy": remedy}
 
 
-def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:
+def _not_comparable(groups: Sequence[GroupSummary], metric: Figure) -> str:
     """Why no group can win by this metric, and what to do; empty where one can."""
     work, running = _compared_work(groups), [group for group in groups if group.runs]
     unlike, name = work.why_not(metric.name), _figure_name(metric).replace("the ", "The ", 1)

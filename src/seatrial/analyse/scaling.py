@@ -31,10 +31,10 @@ from seatrial.analyse.statistics import estimate, paired_difference, ratio_inter
 from seatrial.core.errors import RefusedError
 from seatrial.core.text import count, join_names
 from seatrial.records.comparison import ComparedGroup, ComparedRun, Projection, Scaling, ScalingPoint
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, RATES
 from seatrial.records.measure import Estimate
 
 Floats = npt.NDArray[np.float64]
-RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "audio_s_per_s": "s of audio/s", "steps_per_s": "steps/s"}
 TIMES_LARGEST = 8
 """Projections go up to this many times the largest number that was run: beyond, other limits set in."""
 Settings = tuple[tuple[str, str], ...]
@@ -153,7 +153,7 @@ class Fit:
 
 
 def scaling(
-    groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus: Sequence[int] = (), allow_confounded: bool = False
+    groups: Sequence[ComparedGroup], metric: str = ANY_THROUGHPUT, *, gpus: Sequence[int] = (), allow_confounded: bool = False
 ) -> Scaling:
     """Points in the order of GPUs, and projections to `gpus`, or to the next powers of two where none are given."""
     name = _metric(groups, metric)
@@ -162,19 +162,18 @@ def scaling(
     if name is None:
         reason = f"'{metric}' is not a rate that grows with {worker}s: choose throughput, {', '.join(RATES)}."
         return Scaling(metric=metric, unit="", points=(), reason=reason, worker=worker)
+    rate = FIGURES[name].unit
     confounded = next(filter(None, (confounding(one, other) for one, other in combinations(groups, 2))), None)
     if confounded and not allow_confounded:
         reason = f"Groups cannot be compared: {confounded_sentence(confounded)}."
-        return Scaling(metric=name, unit=RATES[name], points=(), reason=reason, worker=worker)
+        return Scaling(metric=name, unit=rate, points=(), reason=reason, worker=worker)
     # More ranks are more work in a step, which is what scaling is about; a sample must be the same.
     unlike = next((each for each in all_comparable(groups).unlike if each.kind == UNLIKE_SAMPLES and name in each.metrics), None)
     if unlike:
-        reason = (
-            f"{RATES[name]} cannot be compared between these groups: {unlike.text}. Let them report tokens, or scale groups of one size."
-        )
-        return Scaling(metric=name, unit=RATES[name], points=(), reason=reason, worker=worker)
+        reason = f"{rate} cannot be compared between these groups: {unlike.text}. Let them report tokens, or scale groups of one size."
+        return Scaling(metric=name, unit=rate, points=(), reason=reason, worker=worker)
     sized = by_size(groups, name)
-    unit = f"{worker} {RATES[name]}" if name == "steps_per_s" else RATES[name]
+    unit = f"{worker} {rate}" if name == BY_STEPS else rate
     found = Scaling(metric=name, unit=unit, points=(), worker=worker)
     if not sized:
         return replace(found, reason=f"No run has {name}: run the groups again, or choose another metric.")
@@ -192,7 +191,7 @@ def scaling(
 def _metric(groups: Sequence[ComparedGroup], metric: str) -> str | None:
     """For `throughput` samples where most runs have them, else tokens, else steps. Where samples are of unlike size, tokens or seconds of
     audio that all have."""
-    if metric != "throughput":
+    if metric != ANY_THROUGHPUT:
         return metric if metric in RATES else None
     work = all_comparable(groups)
     for name in RATE_OF.values() if work.why_not("samples_per_s") else ():
@@ -259,7 +258,7 @@ def _reason(fit: Fit, projections: Sequence[Projection], found: Scaling) -> str:
 
 def scaling_families(
     groups: Sequence[ComparedGroup],
-    metric: str = "throughput",
+    metric: str = ANY_THROUGHPUT,
     *,
     gpus: Sequence[int] = (),
     across: bool = False,

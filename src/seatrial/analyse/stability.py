@@ -19,6 +19,7 @@ import numpy.typing as npt
 from seatrial.analyse.statistics import t_quantile
 from seatrial.analyse.step_times import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RATIO
 from seatrial.core.text import format_duration
+from seatrial.records.figures import FIGURES, THROUGHPUT
 from seatrial.records.measure import (
     MIN_REPEATS,
     GroupStability,
@@ -53,8 +54,6 @@ DRIFT_PCT = 3.0
 MIN_PER_LEVEL = 2
 LEVEL_P = 0.01
 """Of a false change of level, over all splits together: stricter than the line's, which is tested first."""
-THROUGHPUT = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "duration_s")
-"""By preference. Of all but the duration, higher is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +284,9 @@ def _sentinel_series(members: Sequence[MeasuredRun]) -> _SentinelSeries | None:
         values = _values([measure for _, measure in known], metric)
         if known and len(values) == len(known):
             logs = np.array([math.log(value) for value in values])
-            return _SentinelSeries(metric=metric, at_s=np.array([at for at, _ in known]), logs=-logs if metric == "duration_s" else logs)
+            return _SentinelSeries(
+                metric=metric, at_s=np.array([at for at, _ in known]), logs=logs if FIGURES[metric].higher_is_better else -logs
+            )
     return None
 
 

@@ -24,6 +24,7 @@ from seatrial.machine.provenance import fingerprint_facts
 from seatrial.machine.secrets import mask, mask_argv
 from seatrial.records.caution import Scalar
 from seatrial.records.comparison import ComparedGroup, ComparedRun
+from seatrial.records.figures import MEASURED
 from seatrial.records.measure import GroupFacts, GroupSummary, setting_text
 from seatrial.records.plan import SENTINEL, CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
@@ -269,11 +270,9 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
 
 
 def _compared_run(run: MeasuredRun) -> ComparedRun:
-    from seatrial.analyse.groups import FIGURES
-
     measure, spec = run.measure, run.attempt.spec
     window = measure.window if measure else None
-    figures = {name: getattr(measure, name, None) for name in FIGURES}
+    figures = {name: getattr(measure, name, None) for name in MEASURED}
     return ComparedRun(
         run=spec.run,
         repeat=spec.repeat,
