@@ -4,7 +4,7 @@ In: two groups, of a ranking or of a comparison. Out: `Comparability`: for each 
 a sentence. Ranking, `seatrial compare`, criteria and scaling ask this and nothing else. Groups that ran the same, or that differ in effect
 in what was requested alike, are not compared by any figure (analyse.confounding). A sample is of unlike size where the groups measured
 unlike tokens per sample, or where a setting that changes its size differs: declared by the workload, else known by its name
-(records.work_settings). Then samples/s, figures per step and losses say nothing; the rate of what the setting counts does. Where a script's
+(analyse.work_settings). Then samples/s, figures per step and losses say nothing; the rate of what the setting counts does. Where a script's
 setting differs of which nobody knows whether it changes the work, and no tokens were measured, a comparison stands under that assumption.
 """
 
@@ -15,20 +15,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from seatrial.analyse.confounding import confounding, without_effect
-from seatrial.records.comparison import Assumed, Comparability, Group, Unlike
-from seatrial.records.work_settings import (
+from seatrial.analyse.work_settings import (
     AUDIO,
     PIXELS,
     SAMPLE_UNITS,
     SAMPLES,
     TOKENS,
-    WorkSetting,
     is_harmless,
     is_likely_size,
     is_rank_count,
     work_settings,
     work_unit,
 )
+from seatrial.records.comparison import Assumed, Comparability, Group, Unlike
+from seatrial.records.measure import WorkSetting
 
 UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
 LOSS = "loss"

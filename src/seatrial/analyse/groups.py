@@ -20,6 +20,7 @@ from functools import lru_cache
 from seatrial.analyse.confounding import NO_EFFECT, confounding, refusal, without_effect
 from seatrial.analyse.stability import group_stability
 from seatrial.analyse.statistics import estimate
+from seatrial.analyse.work_settings import run_work_settings, typed_settings
 from seatrial.core.text import MAX_IN_PASSING, count, count_were, join_names
 from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import mask
@@ -31,9 +32,8 @@ from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, Gro
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
-from seatrial.records.run_table import config_cells, qualified_name, run_work_settings
+from seatrial.records.run_table import config_cells, qualified_name
 from seatrial.records.signatures.registry import fault_of
-from seatrial.records.work_settings import typed_settings
 
 TYPED_WORK = ("samples_per_step", "tokens_per_step")
 CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]

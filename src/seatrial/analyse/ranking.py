@@ -29,6 +29,7 @@ from seatrial.analyse.confounding import (
 )
 from seatrial.analyse.groups import cell_number, debug_levels
 from seatrial.analyse.statistics import contains_one, ratio_of
+from seatrial.analyse.work_settings import SAMPLES, work_unit
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
@@ -37,7 +38,6 @@ from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, ITER_P50, THROUGHP
 from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.plan import NODE_AXIS, SENTINEL
 from seatrial.records.ranking import RankedGroup, Ranking
-from seatrial.records.work_settings import SAMPLES, work_unit
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
 CLOSE = 0.10

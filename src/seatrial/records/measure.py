@@ -12,7 +12,6 @@ from functools import lru_cache
 from seatrial.records.caution import Caution, Number, Scalar
 from seatrial.records.eta import EtaPoint, EtaQuality
 from seatrial.records.launch import Communicator
-from seatrial.records.work_settings import WorkSetting
 
 
 class MemoryVerdict(str, enum.Enum):
@@ -258,6 +257,18 @@ class EffectiveSetting:
     @property
     def effective_text(self) -> str:
         return setting_text(self.effective)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkSetting:
+    """A setting that changes the work of a sample or a step, and its value."""
+
+    name: str
+    value: str
+    unit: str
+    """`tokens`, `audio_s` or `pixels` where it changes the size of a sample, `samples` where it changes only their number."""
+    set_by_shell: str = ""
+    """Where only the shell knows its value, the axes on which that may depend: `cfg=a`."""
 
 
 Effective = dict[str, EffectiveSetting]

@@ -15,7 +15,6 @@ from seatrial.records.columns import AXIS, SEED_SETTINGS
 from seatrial.records.measure import Effective, MemoryTrend, MemoryVerdict, RunMeasure
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
-from seatrial.records.work_settings import WorkSetting, is_harmless, options_set_by_shell, typed_settings, work_settings
 
 KEY_SEPARATOR = "~"
 KEY_DIGITS = 4
@@ -97,16 +96,6 @@ def global_batch(spec: RunSpec, effective: Effective, world_size: int) -> float 
     if isinstance(per_rank, bool) or not isinstance(per_rank, (int, float)):
         per_rank = spec.workload.samples_per_step
     return per_rank * world_size if per_rank is not None else None
-
-
-def run_work_settings(spec: RunSpec) -> tuple[WorkSetting, ...]:
-    """Of its settings, axes, typed options and variables of the plan, those that change the work of a sample or a step."""
-    settings = {name: "" if value is None else str(value) for name, value in {**spec.settings, **spec.axes}.items()}
-    typed = {name: value for name, value in typed_settings(spec.workload.args, spec.env).items() if name not in settings}
-    variables = {f"env.{name}": value for name, value in spec.env.items()}
-    axes = ", ".join(f"{name}={value}" for name, value in spec.axes.items() if not is_harmless(name))
-    unknown = {name: axes for name in options_set_by_shell(spec.workload.args, spec.env) if name not in settings}
-    return work_settings(settings | dict.fromkeys(unknown, "") | typed | variables, spec.workload.sample_size, unknown)
 
 
 def log_every(spec: RunSpec) -> Scalar:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from seatrial.analyse.work_settings import other_arguments, typed_settings
 from seatrial.core.errors import CampaignError, RefusedError, UsageError, did_you_mean
 from seatrial.core.text import SHORT_HASH_DIGITS
 from seatrial.history.rows import history_path, read_history
@@ -28,7 +29,6 @@ from seatrial.records.figures import MEASURED
 from seatrial.records.measure import GroupFacts, GroupSummary, setting_text
 from seatrial.records.plan import SENTINEL, CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
-from seatrial.records.work_settings import other_arguments, typed_settings
 from seatrial.results.gather import read_campaign_at
 
 HISTORY_PREFIX = "history:"

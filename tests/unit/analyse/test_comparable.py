@@ -15,12 +15,11 @@ from seatrial.analyse.measure import measure_run
 from seatrial.analyse.ranking import rank_groups
 from seatrial.analyse.scaling import scaling
 from seatrial.analyse.statistics import estimate
+from seatrial.analyse.work_settings import SAMPLES, is_harmless, run_work_settings, typed_settings, work_settings, work_unit
 from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict, Relation
 from seatrial.records.measure import GroupSummary, ReportedFigure
 from seatrial.records.ranking import ranked_group_json
 from seatrial.records.results import GroupedCampaign, MeasuredRun
-from seatrial.records.run_table import run_work_settings
-from seatrial.records.work_settings import SAMPLES, is_harmless, typed_settings, work_settings, work_unit
 from seatrial.report.comparison import facts, relation_text
 from seatrial.results.compare import compared_group
 from tests.unit.analyse import factory

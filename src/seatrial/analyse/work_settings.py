@@ -11,8 +11,10 @@ import itertools
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+
+from seatrial.records.measure import WorkSetting
+from seatrial.records.plan import RunSpec
 
 TOKENS, AUDIO, PIXELS = "tokens", "audio_s", "pixels"
 SAMPLE_UNITS = (TOKENS, AUDIO, PIXELS)
@@ -103,16 +105,14 @@ _BLOCKS = {**dict.fromkeys(("if", "case", "for", "while", "until"), 1), **dict.f
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkSetting:
-    """A setting that changes the work of a sample or a step, and its value."""
-
-    name: str
-    value: str
-    unit: str
-    """What it counts: one of SAMPLE_UNITS where it changes the size of a sample, SAMPLES where it changes only their number."""
-    set_by_shell: str = ""
-    """Where only the shell knows its value, the axes on which that may depend: `cfg=a`."""
+def run_work_settings(spec: RunSpec) -> tuple[WorkSetting, ...]:
+    """Of its settings, axes, typed options and variables of the plan, those that change the work of a sample or a step."""
+    settings = {name: "" if value is None else str(value) for name, value in {**spec.settings, **spec.axes}.items()}
+    typed = {name: value for name, value in typed_settings(spec.workload.args, spec.env).items() if name not in settings}
+    variables = {f"env.{name}": value for name, value in spec.env.items()}
+    axes = ", ".join(f"{name}={value}" for name, value in spec.axes.items() if not is_harmless(name))
+    unknown = {name: axes for name in options_set_by_shell(spec.workload.args, spec.env) if name not in settings}
+    return work_settings(settings | dict.fromkeys(unknown, "") | typed | variables, spec.workload.sample_size, unknown)
 
 
 def work_unit(name: str, declared: Mapping[str, str] | None = None) -> str:
