@@ -27,7 +27,7 @@ from seatrial.analyse.work_settings import (
     work_settings,
     work_unit,
 )
-from seatrial.records.comparison import Assumed, Comparability, Group, Unlike
+from seatrial.records.comparison import Assumed, Comparability, Group, Mismatch
 from seatrial.records.measure import WorkSetting
 
 UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
@@ -53,30 +53,30 @@ GLOBAL_BATCH = re.compile(r"global|total|^gbs$", re.IGNORECASE)
 def comparable(a: Group, b: Group) -> Comparability:
     """Every reason against a comparison of B with A, with the figures that it concerns, and what it assumes; none where all else is equal,
     and a sample and a step are alike."""
-    else_unlike, work = (without_effect(a, b), confounding(a, b)), comparable_work(a, b)
-    return Comparability(unlike=(*filter(None, else_unlike), *work.unlike), assumed=work.assumed)
+    mismatches, work = (without_effect(a, b), confounding(a, b)), comparable_work(a, b)
+    return Comparability(mismatches=(*filter(None, mismatches), *work.mismatches), assumed=work.assumed)
 
 
 def comparable_work(a: Group, b: Group) -> Comparability:
     """The reasons of these that are about the work of a sample and a step."""
-    samples = _unlike_samples(a, b)
-    steps = None if samples else _unlike_steps(a, b)
-    return Comparability(unlike=tuple(found for found in (samples, steps) if found), assumed=tuple(_assumed(a, b)))
+    samples = _samples_mismatch(a, b)
+    steps = None if samples else _steps_mismatch(a, b)
+    return Comparability(mismatches=tuple(found for found in (samples, steps) if found), assumed=tuple(_assumed(a, b)))
 
 
 def all_comparable(groups: Sequence[Group]) -> Comparability:
     """The reasons about the work of all groups against the first, each kind once for each figure; and what is assumed of all."""
-    found: dict[tuple[str, str], Unlike] = {}
+    found: dict[tuple[str, str], Mismatch] = {}
     assumed: dict[tuple[tuple[str, ...], str], dict[str, None]] = {}
     for group in groups[1:]:
         work = comparable_work(groups[0], group)
-        for unlike in work.unlike:
-            for metric in unlike.metrics:
-                found.setdefault((unlike.kind, metric), unlike)
+        for mismatch in work.mismatches:
+            for metric in mismatch.metrics:
+                found.setdefault((mismatch.kind, metric), mismatch)
         for each in work.assumed:
             assumed.setdefault((each.metrics, each.what), {}).update(dict.fromkeys(each.settings))
     return Comparability(
-        unlike=tuple(dict.fromkeys(found.values())),
+        mismatches=tuple(dict.fromkeys(found.values())),
         assumed=tuple(Assumed(metrics=metrics, what=what, settings=tuple(names)) for (metrics, what), names in assumed.items()),
     )
 
@@ -92,7 +92,7 @@ def _per(group: Group, work: str, of: str) -> float | None:
     return over / under if over and under else None
 
 
-def _unlike_samples(a: Group, b: Group) -> Unlike | None:
+def _samples_mismatch(a: Group, b: Group) -> Mismatch | None:
     tokens_a, tokens_b = _per(a, "tokens_per_s", "samples_per_s"), _per(b, "tokens_per_s", "samples_per_s")
     differing = _differing(a, b, SAMPLE_UNITS)
     setting = _setting_text(differing)
@@ -113,10 +113,10 @@ def _unlike_samples(a: Group, b: Group) -> Unlike | None:
     return _samples(text, setting, {one.unit for one, _ in differing})
 
 
-def _samples(text: str, setting: str, units: set[str]) -> Unlike:
+def _samples(text: str, setting: str, units: set[str]) -> Mismatch:
     """Only the rate of the one unit that differs can still be compared."""
     lost = [rate for unit, rate in RATE_OF.items() if units != {unit}]
-    return Unlike(kind=UNLIKE_SAMPLES, metrics=("samples_per_s", *PER_STEP, *STEP_TIMES, LOSS, *lost), setting=setting, text=text)
+    return Mismatch(kind=UNLIKE_SAMPLES, metrics=("samples_per_s", *PER_STEP, *STEP_TIMES, LOSS, *lost), setting=setting, text=text)
 
 
 def _assumed(a: Group, b: Group) -> Iterator[Assumed]:
@@ -165,7 +165,7 @@ def _has_same_typed_value(a: Group, b: Group, work: str) -> bool:
     return typed is not None and typed == b.typed_work.get(work)
 
 
-def _unlike_steps(a: Group, b: Group) -> Unlike | None:
+def _steps_mismatch(a: Group, b: Group) -> Mismatch | None:
     """By the rates where both have them, else by the settings, else by the number of ranks."""
     if constant := _constant_work(a, b):
         return constant
@@ -185,7 +185,7 @@ def _ranks_differ(a: Group, b: Group) -> bool:
     return a.ranks_known and b.ranks_known and a.world_size != b.world_size
 
 
-def _constant_work(a: Group, b: Group) -> Unlike | None:
+def _constant_work(a: Group, b: Group) -> Mismatch | None:
     """A number of samples that was typed for both, beside a batch size that differs: one of them is wrong, unless accumulation or the
     script's own global batch makes up for it."""
     lost = [rate for rate, work in WORK.items() if _has_same_typed_value(a, b, work)]
@@ -195,7 +195,7 @@ def _constant_work(a: Group, b: Group) -> Unlike | None:
         return None
     setting = _setting_text(differing)
     text = f"{WORK[lost[0]]} is {a.typed_work[WORK[lost[0]]]:g} in both although {setting} differs"
-    return Unlike(kind=UNLIKE_STEPS, metrics=(*lost, *PER_STEP, LOSS), setting=setting, text=text)
+    return Mismatch(kind=UNLIKE_STEPS, metrics=(*lost, *PER_STEP, LOSS), setting=setting, text=text)
 
 
 def _same_product(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> bool:
@@ -207,8 +207,8 @@ def _same_product(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> bool:
         return False
 
 
-def _steps(text: str, setting: str = "") -> Unlike:
-    return Unlike(kind=UNLIKE_STEPS, metrics=(*PER_STEP, LOSS), setting=setting, text=text)
+def _steps(text: str, setting: str = "") -> Mismatch:
+    return Mismatch(kind=UNLIKE_STEPS, metrics=(*PER_STEP, LOSS), setting=setting, text=text)
 
 
 def _differing(a: Group, b: Group, units: Iterable[str]) -> list[tuple[WorkSetting, WorkSetting]]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.core.text import join_names
-from seatrial.records.comparison import Group, Unlike
+from seatrial.records.comparison import Group, Mismatch
 from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, EffectiveSetting, GroupSummary, setting_text
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
@@ -145,7 +145,7 @@ class _Pair:
         return is_alike and not self.is_part_of(name, self.requested_differently)
 
 
-def confounding(a: Group, b: Group) -> Unlike | None:
+def confounding(a: Group, b: Group) -> Mismatch | None:
     """Settings in effect that differ though they were requested alike, or that are not what a group asked for; None without any."""
     if not (_reports(a) or _reports(b)):
         return None
@@ -153,7 +153,8 @@ def confounding(a: Group, b: Group) -> Unlike | None:
     names = [name for name in dict.fromkeys([*pair.a.settings, *pair.b.settings]) if pair.is_confounded_by(name)]
     if not names:
         return None
-    return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=_confounded_text(pair, names), remedy=_remedy(pair, names))
+    text, remedy = _confounded_text(pair, names), _remedy(pair, names)
+    return Mismatch(kind=CONFOUNDED, metrics=(), setting=", ".join(names), names=tuple(names), text=text, remedy=remedy)
 
 
 def _remedy(pair: _Pair, names: Sequence[str]) -> str:
@@ -178,7 +179,7 @@ def _equalizing_change(pair: _Pair, name: str) -> str:
         setting, values = _name_and_values(declared, plain=False)
         missing = [value for value in values if not all(group.asked_for(setting, value) for group in (pair.a, pair.b))]
         value = missing[0] if missing else values[-1]
-        return f"set {setting}={value.replace(COMMON, _on_in_both(pair, declared))}"
+        return f"set {setting}={value.replace(COMMON, _common_parts(pair, declared))}"
     if len(reported) == 1:
         return f"set {name}={a.effective_text or 'null'} in both"
     if a.requested_text in (a.effective_text, b.effective_text):
@@ -187,30 +188,30 @@ def _equalizing_change(pair: _Pair, name: str) -> str:
     return f"set {name} to {_word(a.effective_text)} or {_word(b.effective_text)} in both"
 
 
-def _on_in_both(pair: _Pair, declared: str) -> str:
+def _common_parts(pair: _Pair, declared: str) -> str:
     """Of the settings that are made alike in the same way, those that both groups have on."""
     alike = [name for name, one in pair.a.settings.items() if one.alike_by == declared and name in pair.b.settings]
     return ",".join(name for name in alike if pair.a.value(name) == pair.b.value(name) == str(True)) or "none"
 
 
-def confounded_sentence(found: Unlike) -> str:
+def confounded_sentence(found: Mismatch) -> str:
     """`confounded: tower_graph is on in z0 and off in z1 (…); set fast_paths=equal, or --allow-confounded`."""
     return f"{CONFOUNDED}: {found.text}; {found.remedy}, or {ALLOW}"
 
 
-def refusal(found: Unlike | None, *, allow_confounded: bool) -> str:
+def refusal(found: Mismatch | None, *, allow_confounded: bool) -> str:
     """Why two groups are not compared by any figure; empty where they are."""
     if found is None or (found.kind == CONFOUNDED and allow_confounded):
         return ""
     return confounded_sentence(found) if found.kind == CONFOUNDED else f"{found.text}: nothing to compare"
 
 
-def without_effect(a: Group, b: Group) -> Unlike | None:
+def without_effect(a: Group, b: Group) -> Mismatch | None:
     """That the two ran the same though they were requested unlike; None where they did not, or where that is not known."""
     return _without_effect(_Pair(_group_settings(a), _group_settings(b))) if _reports(a) or _reports(b) else None
 
 
-def _without_effect(pair: _Pair) -> Unlike | None:
+def _without_effect(pair: _Pair) -> Mismatch | None:
     unlike = pair.requested_differently
     if not unlike or pair.a.conditions != pair.b.conditions or not all(name in pair.reported and not pair.differs(name) for name in unlike):
         return None
@@ -218,7 +219,7 @@ def _without_effect(pair: _Pair) -> Unlike | None:
         in_both = name in pair.a.settings and name in pair.b.settings
         if pair.differs(name) if in_both else not pair.is_part_of(name, unlike):
             return None
-    return Unlike(kind=NO_EFFECT, metrics=(), setting=", ".join(unlike), text=_no_effect_text(pair, unlike))
+    return Mismatch(kind=NO_EFFECT, metrics=(), setting=", ".join(unlike), text=_no_effect_text(pair, unlike))
 
 
 def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
@@ -228,7 +229,7 @@ def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
     return tuple(_no_effect_text(pair, [name], by_bundle=False) for name in names)
 
 
-def settings_apart(a: Group, b: Group) -> tuple[str, ...]:
+def settings_differences(a: Group, b: Group) -> tuple[str, ...]:
     """Settings that were requested unlike and differ in effect, as far as that is known."""
     pair = _Pair(_group_settings(a), _group_settings(b))
     return tuple(name for name in pair.requested_differently if pair.differs(name))
@@ -249,7 +250,7 @@ def reported_by_one(a: Group, b: Group) -> str:
     return ""
 
 
-def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlike]]:
+def equivalent_groups(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Mismatch]]:
     """Groups that ran the same as another: by name, that one and why. Of those alike, the one that got what it asked for stands for all,
     else the first."""
     known = [_group_settings(group) for group in groups]
@@ -264,7 +265,7 @@ def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlik
     for group in known:
         values = (*(group.settings[name].effective_text for name in in_all), *(group.requested.get(name) for name in in_none))
         by_key.setdefault((group.conditions, *values), []).append(group)
-    found: dict[str, tuple[str, Unlike]] = {}
+    found: dict[str, tuple[str, Mismatch]] = {}
     for alike in by_key.values():
         first = max(alike, key=lambda group: sum(_is_as_requested(one) for one in group.settings.values()))
         for group in alike:

@@ -20,12 +20,12 @@ from seatrial.analyse.statistics import median, mid_ranks
 from seatrial.analyse.telemetry_summary import SETTINGS, Floats, WindowSpan, column, finite_mean, gpu_name
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.records.measure import (
+    ANTI_CORRELATED_GPUS,
+    ANTI_CORRELATION_MAX_COEFFICIENT,
+    ANTI_CORRELATION_MIN_SAMPLES,
+    ANTI_CORRELATION_MIN_SIGMAS,
+    ANTI_CORRELATION_MIN_SWING_PCT,
     IDLE_PCT,
-    IN_TURNS,
-    TURNS_LEAST_SAMPLES,
-    TURNS_LEAST_SWING_PCT,
-    TURNS_LEAST_WIDTHS,
-    TURNS_MOST_CORRELATION,
     JitterCause,
 )
 
@@ -52,7 +52,7 @@ MIN_EXTREME = 0.2
 """Of the samples: less can come from moments at which a loader or a checkpoint delayed one rank."""
 SIMULTANEOUS = 0.5
 """Of an interval: samples of two GPUs nearer than this count as simultaneous."""
-TURNS_ADVICE = "Check the links between them (`nvidia-smi topo -m`), the placement of ranks and the host's load before tuning"
+ANTI_CORRELATION_ADVICE = "Check the links between them (`nvidia-smi topo -m`), the placement of ranks and the host's load before tuning"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,7 @@ def gpu_causes(table: pl.DataFrame, span: WindowSpan, world_size: int, hosts: Se
     samples = _simultaneous(gpu, column(rows, "epoch_sec"), column(rows, "util_gpu_pct"), world_size)
     if samples is not None:
         samples = replace(samples, gpus=[gpu_name(int(index), hosts) for index in samples.gpus])
-        yield from _in_turns(samples, span) or _imbalance(samples, span)
+        yield from _anti_correlated(samples, span) or _imbalance(samples, span)
 
 
 def _simultaneous(gpu: Floats, at: Floats, util: Floats, world_size: int) -> _Utilisation | None:
@@ -198,14 +198,14 @@ def _simultaneous(gpu: Floats, at: Floats, util: Floats, world_size: int) -> _Ut
     if world_size < len(each):
         # A GPU that no rank works on idles as it should.
         each = {index: own for index, own in each.items() if util[own].max() > IDLE_PCT}
-    if len(each) < 2 or min(int(own.sum()) for own in each.values()) < TURNS_LEAST_SAMPLES:
+    if len(each) < 2 or min(int(own.sum()) for own in each.values()) < ANTI_CORRELATION_MIN_SAMPLES:
         return None
     first_at = at[next(iter(each.values()))]
     near_s = SIMULTANEOUS * median(np.diff(first_at))
     columns = [_nearest(first_at, at[own], util[own], near_s) for own in each.values()]
     table = np.stack(columns, axis=1)
     table = table[~np.isnan(table).any(axis=1)]
-    return _Utilisation(gpus=list(each), util=table) if len(table) >= TURNS_LEAST_SAMPLES else None
+    return _Utilisation(gpus=list(each), util=table) if len(table) >= ANTI_CORRELATION_MIN_SAMPLES else None
 
 
 def _nearest(wanted: Floats, at: Floats, values: Floats, near_s: float) -> Floats:
@@ -216,29 +216,29 @@ def _nearest(wanted: Floats, at: Floats, values: Floats, near_s: float) -> Float
     return np.where(np.abs(at[nearest] - wanted) <= near_s, values[nearest], np.nan)
 
 
-def _in_turns(samples: _Utilisation, span: WindowSpan) -> list[JitterCause]:
+def _anti_correlated(samples: _Utilisation, span: WindowSpan) -> list[JitterCause]:
     """The most clearly anti-correlated pair, if any is."""
     ordered, last = np.sort(samples.util, axis=0), len(samples.util) - 1
-    swings = np.flatnonzero(ordered[int(0.9 * last)] - ordered[math.ceil(0.1 * last)] >= TURNS_LEAST_SWING_PCT)
+    swings = np.flatnonzero(ordered[int(0.9 * last)] - ordered[math.ceil(0.1 * last)] >= ANTI_CORRELATION_MIN_SWING_PCT)
     if len(swings) < 2:
         return []
     ranks = np.stack([mid_ranks(samples.util[:, place])[0] - 1 for place in swings])
     correlation: Floats = np.atleast_2d(np.corrcoef(ranks))
     widths = -correlation * np.sqrt(_effective_samples(ranks) - 1)
-    clear = (correlation <= TURNS_MOST_CORRELATION) & (widths >= TURNS_LEAST_WIDTHS)
+    clear = (correlation <= ANTI_CORRELATION_MAX_COEFFICIENT) & (widths >= ANTI_CORRELATION_MIN_SIGMAS)
     if not clear.any():
         return []
     first, second = np.unravel_index(np.argmin(np.where(clear, correlation, 1.0)), correlation.shape)
     names = [samples.gpus[int(swings[place])] for place in sorted((first, second))]
-    return [_turns(names, float(correlation[first, second]), samples, span)]
+    return [_anti_correlation_cause(names, float(correlation[first, second]), samples, span)]
 
 
-def _turns(names: list[int | str], correlation: float, samples: _Utilisation, span: WindowSpan) -> JitterCause:
+def _anti_correlation_cause(names: list[int | str], correlation: float, samples: _Utilisation, span: WindowSpan) -> JitterCause:
     n = len(samples.util)
     return JitterCause(
-        kind=IN_TURNS,
+        kind=ANTI_CORRELATED_GPUS,
         text=f"GPU {names[0]} and GPU {names[1]} have anti-correlated utilisation: rank correlation {correlation:.2f} (n = {n} "
-        f"samples, {span.text}); {_imbalance_text(samples)}. {TURNS_ADVICE}.",
+        f"samples, {span.text}); {_imbalance_text(samples)}. {ANTI_CORRELATION_ADVICE}.",
         numbers={
             "gpu_a": names[0],
             "gpu_b": names[1],

@@ -138,8 +138,8 @@ def _parts(steps: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> tup
     return tuple(steps[edges[1:] - 1].tolist()), tuple(means.tolist())
 
 
-def loss_parity(a: ComparedGroup, b: ComparedGroup, unlike: Comparability | None = None) -> LossParity:
-    """B's loss against A's: the guard of every speed-up. `unlike` has the reasons against comparing them, where some are allowed.
+def loss_parity(a: ComparedGroup, b: ComparedGroup, comparability: Comparability | None = None) -> LossParity:
+    """B's loss against A's: the guard of every speed-up. `comparability` has the reasons against comparing them, where some are allowed.
 
     B is worse where a loss of any of its runs is not finite and A's all are. Else the losses are averaged over the last quarter of the
     steps that all runs have, each run at the same steps; B is worse where its mean exceeds A's by more than noise and the spread over
@@ -149,7 +149,7 @@ def loss_parity(a: ComparedGroup, b: ComparedGroup, unlike: Comparability | None
     not_finite = _not_finite(a, b)
     if not_finite is not None:
         return not_finite
-    why_not = (comparable(a, b) if unlike is None else unlike).why_not(LOSS)
+    why_not = (comparable(a, b) if comparability is None else comparability).why_not(LOSS)
     if why_not:
         return _unknown(f"{why_not}, so losses at one step cannot be compared")
     missing = _without_losses(a, b)

@@ -63,7 +63,7 @@ MAX_POINTS = 1500
 """A longer series is reduced to medians of batches: days of samples then cost as much as an hour's."""
 WARMUP_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 """No more is cut: a run that has not settled by then must be longer."""
-TOOTH_SHARE = 0.5
+SAWTOOTH_SHARE = 0.5
 BEGINNING_SHARE = 0.05
 """A fall so early is a job that frees what it was loaded with."""
 SMOOTHED_SAMPLES = 5
@@ -85,8 +85,8 @@ MAX_BLOCKS = 24
 MIN_BLOCKS = 8
 """Fewer show neither a pace nor six parts."""
 MIN_IN_BLOCK = 3
-TEETH_PER_BLOCK = 1.2
-MIN_TEETH = 3
+SAWTEETH_PER_BLOCK = 1.2
+MIN_SAWTEETH = 3
 """Fewer swings are no saw-tooth but a curve that bends."""
 MIN_PACE = 0.6
 """The least growth of the second half, as a share of the first's."""
@@ -443,16 +443,16 @@ def _largest_fall(values: Floats) -> float:
 def _is_steady(tail: _Tail) -> bool:
     if tail.blocks.pace <= tail.blocks.pace_error or tail.growth_mib < MIN_GROWTH_MIB or tail.over_noise < MIN_GROWTH_WIDTHS:
         return False
-    if not _is_sharp(tail.slope) or _is_one_tooth(tail):
+    if not _is_sharp(tail.slope) or _is_one_sawtooth(tail):
         return False
     rises = _part_rises(tail)
     return bool((rises >= MIN_PART_SHARE).all() and (rises <= MAX_PART_SHARE).all())
 
 
-def _is_one_tooth(tail: _Tail) -> bool:
+def _is_one_sawtooth(tail: _Tail) -> bool:
     """Whether memory fell by as much as it now grows, and has not since: it may be about to fall again."""
     fell_mib = _largest_fall(tail.before)
-    return fell_mib >= TOOTH_SHARE * tail.growth_mib and _largest_fall(tail.inside) < TOOTH_SHARE * fell_mib
+    return fell_mib >= SAWTOOTH_SHARE * tail.growth_mib and _largest_fall(tail.inside) < SAWTOOTH_SHARE * fell_mib
 
 
 def _is_sharp(slope: Slope) -> bool:
@@ -504,9 +504,9 @@ def best_blocks(at: Floats, values: Floats) -> Blocks | None:
     if most < MIN_BLOCKS or at[-1] <= at[0]:
         return None
     choices = _cut(at, values, most)
-    teeth = _teeth(at, values)
-    if MIN_TEETH <= teeth < most * TEETH_PER_BLOCK:
-        choices += _cut(at, values, max(MIN_BLOCKS, int(teeth / TEETH_PER_BLOCK)))
+    teeth = _count_sawteeth(at, values)
+    if MIN_SAWTEETH <= teeth < most * SAWTEETH_PER_BLOCK:
+        choices += _cut(at, values, max(MIN_BLOCKS, int(teeth / SAWTEETH_PER_BLOCK)))
     return min(choices, key=lambda choice: choice.pace_error) if choices else None
 
 
@@ -523,7 +523,7 @@ def _cut(at: Floats, values: Floats, count: int) -> list[Blocks]:
     return _fitted(middles, np.minimum.reduceat(values, edges), ordered[edges + (sizes - 1) // 2])
 
 
-def _teeth(at: Floats, values: Floats) -> int:
+def _count_sawteeth(at: Floats, values: Floats) -> int:
     """How often the detrended series falls from its upper quarter to its lower."""
     if len(values) < MIN_BLOCKS:
         return 0

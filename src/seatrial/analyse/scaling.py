@@ -168,7 +168,7 @@ def scaling(
         reason = f"Groups cannot be compared: {confounded_sentence(confounded)}."
         return Scaling(metric=name, unit=rate, points=(), reason=reason, worker=worker)
     # More ranks are more work in a step, which is what scaling is about; a sample must be the same.
-    unlike = next((each for each in all_comparable(groups).unlike if each.kind == UNLIKE_SAMPLES and name in each.metrics), None)
+    unlike = next((each for each in all_comparable(groups).mismatches if each.kind == UNLIKE_SAMPLES and name in each.metrics), None)
     if unlike:
         reason = f"{rate} cannot be compared between these groups: {unlike.text}. Let them report tokens, or scale groups of one size."
         return Scaling(metric=name, unit=rate, points=(), reason=reason, worker=worker)

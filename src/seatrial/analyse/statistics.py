@@ -234,14 +234,14 @@ def bootstrap_ratio(logs_a: Sequence[float], logs_b: Sequence[float], *, paired:
     if min(len(logs_a), len(logs_b)) < 2:
         return None
     a, b = np.asarray(logs_a), np.asarray(logs_b)
-    means_a = a[_resampled_places(len(a), 0)].mean(axis=1)
-    means_b = b[_resampled_places(len(b), 0 if paired else 1)].mean(axis=1)
+    means_a = a[_resampled_indices(len(a), 0)].mean(axis=1)
+    means_b = b[_resampled_indices(len(b), 0 if paired else 1)].mean(axis=1)
     low, high = np.exp(np.percentile(means_b - means_a, BOOTSTRAP_PERCENTILES))
     return float(low), float(high)
 
 
 @lru_cache(maxsize=SIZES_KEPT)
-def _resampled_places(size: int, stream: int) -> npt.NDArray[np.int64]:
+def _resampled_indices(size: int, stream: int) -> npt.NDArray[np.int64]:
     """Which runs each resample takes; the same for both runs of a pair, so that pairs stay together."""
     return np.random.default_rng((BOOTSTRAP_SEED, stream, size)).integers(0, size, size=(BOOTSTRAP_RESAMPLES, size))
 
@@ -370,7 +370,7 @@ def theil_sen(at: Floats, values: Floats) -> Slope | None:
 
 def pair_slopes(at: Floats, values: Floats) -> Floats:
     """Of every pair of points at different times."""
-    first, second = _pair_places(len(values))
+    first, second = _pair_indices(len(values))
     gaps = at[second] - at[first]
     if len(gaps) and gaps.min() > 0:
         return np.asarray((values[second] - values[first]) / gaps)
@@ -379,8 +379,8 @@ def pair_slopes(at: Floats, values: Floats) -> Floats:
 
 
 @lru_cache(maxsize=32)
-def _pair_places(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Places of the first and the second of every pair; cached, as runs of one length need the same."""
+def _pair_indices(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Indices of the first and the second of every pair; cached, as runs of one length need the same."""
     first, second = np.triu_indices(count, 1)
     return first, second
 

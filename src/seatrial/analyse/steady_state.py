@@ -45,7 +45,7 @@ from seatrial.records.measure import Window
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 MIN_ROWS = 2
 MIN_JUMP_S = 2.0
 """Less is what NTP corrects now and then, and no more than a sampling interval."""
@@ -110,14 +110,14 @@ class Grid:
     """Step numbers and ranks in order, and the rows among them."""
 
     numbers: Ints
-    first_row: Places
+    first_row: Indices
     """By number, the first row of it: the lowest rank's."""
     seen: Ints
     """By number, how many rows it has."""
-    place: Places
+    place: Indices
     """By row, which number it is of."""
     ranks: Ints
-    rank: Places
+    rank: Indices
     """By row, which rank it is of."""
     is_full: bool
     """Whether every rank has every number once."""
@@ -184,7 +184,7 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> CountedS
     )
 
 
-def _lost(common: Ints, ranks: Ints, rank: Places, step: Ints, span: Ints) -> dict[int, int]:
+def _lost(common: Ints, ranks: Ints, rank: Indices, step: Ints, span: Ints) -> dict[int, int]:
     if len(common) == 0:
         return {}
     between = (step > common[0]) & (step <= common[-1])
@@ -193,7 +193,7 @@ def _lost(common: Ints, ranks: Ints, rank: Places, step: Ints, span: Ints) -> di
     return {int(ranks[at]): int(lacking[at]) for at in np.flatnonzero(lacking > 0)}
 
 
-def _chosen(usable: Places, numbers: Ints, spans: Ints, wall_ms: Floats, window: str) -> tuple[Places, SteadyState]:
+def _chosen(usable: Indices, numbers: Ints, spans: Ints, wall_ms: Floats, window: str) -> tuple[Indices, SteadyState]:
     """The rows of the window: those wholly inside the plan's, else those after warm-up."""
     bounds = window_bounds(window)
     if bounds is not None:
@@ -220,7 +220,7 @@ def window_bounds(window: str) -> tuple[int, int] | None:
     return int(first or 0), int(last) if last else 2**62
 
 
-def _window(numbers: Ints, spans: Ints, common: Mask, chosen: Places, found: SteadyState, steps: pl.DataFrame) -> Window:
+def _window(numbers: Ints, spans: Ints, common: Mask, chosen: Indices, found: SteadyState, steps: pl.DataFrame) -> Window:
     first, last = chosen[0], chosen[-1]
     first_step = int(numbers[first] - spans[first]) + 1
     inside = int(spans[first : last + 1][common[first : last + 1]].sum())
@@ -381,13 +381,13 @@ def level_changes(times_ms: Floats) -> bool:
     if len(batches) < MIN_STEPS or np.ptp(batches) <= TREND_LIMIT * np.min(batches):
         return False
     ends = [int(len(batches) * share) for share in END_SHARES]
-    return _parts_differ(batches) or any(
+    return _halves_differ(batches) or any(
         relative_shift(batches[:end], batches[end:]) < -TREND_LIMIT or abs(relative_shift(batches[-end:], batches[:-end])) > TREND_LIMIT
         for end in ends
     )
 
 
-def _parts_differ(batches: Floats) -> bool:
+def _halves_differ(batches: Floats) -> bool:
     """Pettitt's test: for changes near the middle, which neither end shows in a short run."""
     sums, count = _rank_sums(batches), len(batches)
     place = int(np.argmax(sums)) + 1

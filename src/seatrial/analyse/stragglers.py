@@ -25,7 +25,7 @@ from seatrial.analyse.statistics import MEDIAN_TO_MEAN_ERROR, level_and_width, m
 from seatrial.analyse.steady_state import find_grid
 from seatrial.records.attempt import StepTables
 from seatrial.records.events import PHASES
-from seatrial.records.measure import RankPlace, Straggler, StragglerVerdict, Window
+from seatrial.records.measure import RankLocation, Straggler, StragglerVerdict, Window
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -160,7 +160,7 @@ def _judge(work: RankWork, phase: str, tables: StepTables) -> Straggler:
     lag = latest_rank(work, phase)
     if not _is_late(lag, work):
         return _no_straggler(work, phase, lag, tables)
-    if doubt := _doubt(lag, work, phase):
+    if doubt := _inconclusive_reason(lag, work, phase):
         return _abstained(doubt, tables, work)
     return _named(work, phase, lag, tables)
 
@@ -190,14 +190,14 @@ def chance_of_at_least(count: int, n: int) -> float:
     return total
 
 
-def _doubt(lag: RankLag, work: RankWork, phase: str) -> str:
+def _inconclusive_reason(lag: RankLag, work: RankWork, phase: str) -> str:
     """Why a rank that waits less does not count as a straggler; empty where it does."""
     rank = int(work.ranks[lag.at])
     if lag.is_in_phases:
         return ""
     if lag.outside_ms is None or lag.rest_ms + lag.outside_ms < EXPLAINED * lag.extra_ms:
         return _unexplained(rank, phase, lag)
-    return _two_outside(rank, phase, lag) if len(work.ranks) == 2 else ""
+    return _two_ranks_outside_phases(rank, phase, lag) if len(work.ranks) == 2 else ""
 
 
 def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Straggler:
@@ -207,7 +207,7 @@ def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Stra
     held_up_ms = None if slow.all() else median(np.maximum(waits[~slow].min(axis=0) - waits[lag.at], 0.0))
     rank = int(work.ranks[lag.at])
     places = {place.rank: place for place in tables.places}
-    place = places.get(rank, RankPlace(rank=rank))
+    place = places.get(rank, RankLocation(rank=rank))
     others = [int(each) for each in work.ranks[slow] if each != rank]
     slow_host, on_it = _slow_host([rank, *others], places)
     return Straggler(
@@ -228,7 +228,7 @@ def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Stra
     )
 
 
-def _slow_host(slow: Sequence[int], places: Mapping[int, RankPlace]) -> tuple[str, int]:
+def _slow_host(slow: Sequence[int], places: Mapping[int, RankLocation]) -> tuple[str, int]:
     """The host whose ranks are the slow ones, all of them and no others, and how many it has; not where it has a single rank."""
     hosts = {places[rank].host if rank in places else "" for rank in slow}
     host = hosts.pop() if len(hosts) == 1 else ""
@@ -241,7 +241,7 @@ def _no_straggler(work: RankWork, phase: str, lag: RankLag, tables: StepTables) 
     driving = driving_rank(work, phase, lag.own_ms)
     if driving is not None:
         rank = int(work.ranks[driving])
-        return _abstained(_hidden(rank, phase), tables, work, rank=rank, phase=phase)
+        return _abstained(_hidden_in_sync_phase(rank, phase), tables, work, rank=rank, phase=phase)
     widest = f"the widest is rank {int(work.ranks[lag.at])} with {_percent(max(lag.score, 0.0), 1)}"
     return Straggler(
         verdict=StragglerVerdict.NONE,
@@ -298,14 +298,14 @@ def _unexplained(rank: int, phase: str, lag: RankLag) -> str:
     )
 
 
-def _two_outside(rank: int, phase: str, lag: RankLag) -> str:
+def _two_ranks_outside_phases(rank: int, phase: str, lag: RankLag) -> str:
     return (
         f"Rank {rank} spends {lag.extra_ms:.2f} ms less in {phase} than the other, and longer outside the phases: with two ranks that may "
         "be its own work or waiting for the other; put what it does there into a phase, or into `probe.pause(…)`"
     )
 
 
-def _hidden(rank: int, phase: str) -> str:
+def _hidden_in_sync_phase(rank: int, phase: str) -> str:
     return (
         f"Rank {rank} comes last in {phase}, though its other phases are no longer than the others': its random delays delay everybody. "
         f"How much longer it works inside {phase} cannot be seen, as the others wait there: time its {phase} without the exchange "
@@ -314,11 +314,11 @@ def _hidden(rank: int, phase: str) -> str:
 
 
 def _straggler_text(
-    work: RankWork, phase: str, lag: RankLag, others: Sequence[int], places: Mapping[int, RankPlace], held_up_ms: float | None
+    work: RankWork, phase: str, lag: RankLag, others: Sequence[int], places: Mapping[int, RankLocation], held_up_ms: float | None
 ) -> str:
     """`others` are slow too."""
     rank = int(work.ranks[lag.at])
-    place = places.get(rank, RankPlace(rank=rank))
+    place = places.get(rank, RankLocation(rank=rank))
     parts = ", ".join(filter(None, (place.host and f"host {place.host}", place.gpu and f"GPU {place.gpu}")))
     where = f" ({parts})" if parts else ""
     spent = f"in {lag.phase} (+{lag.longer[lag.phase]:.2f} ms)" if lag.phase else "outside the phases (logging, reading a loss back)"
@@ -329,7 +329,7 @@ def _straggler_text(
     )
 
 
-def _also(others: Sequence[int], place: RankPlace, places: Mapping[int, RankPlace]) -> str:
+def _also(others: Sequence[int], place: RankLocation, places: Mapping[int, RankLocation]) -> str:
     """The others that are slow; and the host, where all of them are of one while there are more."""
     if not others:
         return ""
@@ -497,7 +497,7 @@ def _bwd_or_step(work: RankWork, deviation: dict[str, Floats]) -> str | None:
     """`bwd` or `step`: by the noise, else by which differs more between ranks, else by which has one rank that stands out below."""
     noise = {name: values - values.mean(axis=1, keepdims=True) for name, values in deviation.items()}
     pairs = _pairs(work.steps)
-    bwd, step = (_misfit(noise, name, pairs) for name in USUAL)
+    bwd, step = (_fit_error(noise, name, pairs) for name in USUAL)
     surplus = step - bwd
     error = float(surplus.std()) / math.sqrt(len(surplus))
     mean = float(surplus.mean())
@@ -515,7 +515,7 @@ def _pairs(steps: Ints) -> tuple[Columns, Columns] | None:
     return (slice(1, None), slice(None, -1)) if len(before) == len(steps) - 1 else (before + 1, before)
 
 
-def _misfit(noise: dict[str, Floats], phase: str, pairs: tuple[Columns, Columns] | None) -> Floats:
+def _fit_error(noise: dict[str, Floats], phase: str, pairs: tuple[Columns, Columns] | None) -> Floats:
     """By step, how badly the noise fits ranks that synchronise at the end of `phase`: the variance of a rank's time between two
     synchronisations, less that of the phase itself. In the right one the phase makes up for the others, and nothing is left."""
     if pairs is None:

@@ -33,7 +33,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB
 from seatrial.records.attempt import Attempt, StartupFacts
 from seatrial.records.events import FIGURE_NAME, SPANS, STEP_TABLE_COLUMNS
-from seatrial.records.measure import RankPlace, ReportedFigure
+from seatrial.records.measure import RankLocation, ReportedFigure
 
 TEXT_COLUMNS = ("run", "kind", "name")
 INTEGER_COLUMNS = ("attempt", "rank", "step", "world_size")
@@ -296,12 +296,12 @@ START_EVENT_BYTES = 4 << 10
 """The start event is the first line, unless another program wrote into the file."""
 
 
-def read_rank_places(paths: Sequence[Path], attempt: Attempt) -> tuple[RankPlace, ...]:
+def read_rank_locations(paths: Sequence[Path], attempt: Attempt) -> tuple[RankLocation, ...]:
     """Host (by its name in the hostfile, if any) and GPU of the ranks by their start events; ranks without one are left out."""
-    return tuple(place for path in paths if (place := _rank_place(path, attempt)) is not None)
+    return tuple(place for path in paths if (place := _rank_location(path, attempt)) is not None)
 
 
-def _rank_place(path: Path, attempt: Attempt) -> RankPlace | None:
+def _rank_location(path: Path, attempt: Attempt) -> RankLocation | None:
     rank = rank_of_file(path)
     try:
         with open_file(path) as source:
@@ -312,7 +312,7 @@ def _rank_place(path: Path, attempt: Attempt) -> RankPlace | None:
         event = _own_event(line, attempt, rank) if b'"start"' in line else None
         if event is not None and event.get("kind") == "start":
             node = node_of_rank(attempt.nodes, rank)
-            return RankPlace(rank=rank, host=node.name if node else _as_text(event.get("host")), gpu=_as_text(event.get("gpu")))
+            return RankLocation(rank=rank, host=node.name if node else _as_text(event.get("host")), gpu=_as_text(event.get("gpu")))
     return None
 
 

@@ -327,7 +327,7 @@ def test_scaling_needs_samples_of_one_size() -> None:
 )
 def test_what_is_unlike(a: ComparedGroup, b: ComparedGroup, kind: str) -> None:
     found = comparable(a, b)
-    assert [each.kind for each in found.unlike] == ([kind] if kind else [])
+    assert [each.kind for each in found.mismatches] == ([kind] if kind else [])
     assert bool(found.why_not("samples_per_s")) is bool(found.why_not(LOSS)) is (kind == UNLIKE_SAMPLES)
     if "image_size" in a.settings:
         assert found.why_not("tokens_per_s")
@@ -337,8 +337,8 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
     assert work_unit("width") == "" and work_unit("width", {"width": "tokens"}) == "tokens"
     (declared,) = work_settings({"width": "8", "lr": "1"}, {"width": "tokens"})
     a, b = (factory.group(name, figures=LONG.figures, work=(declared,) if at else ()) for at, name in enumerate("ab"))
-    assert comparable(a, b).unlike[0].setting == "width (none → 8)"
-    assert all_comparable([a, a]).unlike == () and all_comparable([]).unlike == ()
+    assert comparable(a, b).mismatches[0].setting == "width (none → 8)"
+    assert all_comparable([a, a]).mismatches == () and all_comparable([]).mismatches == ()
 
 
 @pytest.mark.parametrize(
@@ -391,9 +391,9 @@ def swept(axis: str, args: tuple[str, ...]) -> list[GroupSummary]:
 )
 def test_an_axis_may_have_another_name_than_the_option_it_sets(args: tuple[str, ...]) -> None:
     a, b = swept("b", args)
-    assert comparable(a, b).why_not("samples_per_s") and not comparable(a, a).unlike
+    assert comparable(a, b).why_not("samples_per_s") and not comparable(a, a).mismatches
     expected = "block_size ($((32*2)) → $((64*2)))" if "$((" in args[-1] else "block_size (32 → 64)"
-    assert comparable(a, b).unlike[0].setting.endswith(expected)
+    assert comparable(a, b).mismatches[0].setting.endswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -410,8 +410,8 @@ def test_an_axis_may_have_another_name_than_the_option_it_sets(args: tuple[str, 
 def test_a_size_that_only_the_shell_knows_may_be_another_in_each_group(command: str) -> None:
     a, b = swept("conf", ("-c", command))
     assert "may change the size of a sample" in comparable(a, b).why_not("samples_per_s")
-    assert not comparable(a, a).unlike
-    assert comparable(*swept("num_workers", ("-c", command.replace("{}", "7")))).unlike == ()
+    assert not comparable(a, a).mismatches
+    assert comparable(*swept("num_workers", ("-c", command.replace("{}", "7")))).mismatches == ()
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_a_size_that_only_the_shell_knows_may_be_another_in_each_group(command: 
     ],
 )
 def test_a_size_that_is_the_same_whatever_the_axis_is_compared(command: str) -> None:
-    assert comparable(*swept("x", ("-c", command))).unlike == ()
+    assert comparable(*swept("x", ("-c", command))).mismatches == ()
 
 
 def test_a_value_may_be_a_variable_of_the_plan() -> None:

@@ -88,7 +88,7 @@ def unsteady(made: ComparedGroup, p90_over_p50: float | None, *repeats: int) -> 
 def test_failures_of_the_platform_block_until_they_are_run_again() -> None:
     found = compare(side("a", RATES), side("b", times(1.5), infrastructure_failures=("b_r6 (io_error)",)))
     assert (found.relation, found.ratio) == (Relation.AMBIGUOUS, None)
-    assert found.blocked == "the platform failed b_r6 (io_error): run it again first"
+    assert found.blocked == "b_r6 (io_error) failed because of the platform: run it again first"
     assert found.blocked in found.reason
 
 

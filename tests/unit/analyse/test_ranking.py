@@ -200,7 +200,7 @@ def test_what_the_platform_failed_weighs_on_no_group_and_decides_nothing() -> No
     assert [caution.kind for caution in found.cautions] == ["failed_by_platform"]
     assert "fast_r3 (io_error)" in found.cautions[0].text
     lost = rank_groups([group("lost", [], infrastructure_failures=("lost_r1 (io_error)",))], "throughput")
-    assert lost.groups[0].reason == "the platform failed its runs"
+    assert lost.groups[0].reason == "its runs failed because of the platform"
 
 
 def test_groups_with_debug_on_are_not_compared_with_those_without() -> None:

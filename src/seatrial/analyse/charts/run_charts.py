@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Mask, Places, cells, cells_with_marks, kept_places
+from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Indices, Mask, cells, cells_with_marks, kept_indices
 from seatrial.analyse.charts.timeline import FirstRank, Telemetry, counted_rows, first_rank, paused_rows, span_table, telemetry_series
 from seatrial.analyse.statistics import median, percentiles, row_medians
 from seatrial.analyse.steady_state import count_steps, find_clock_jump, find_grid
@@ -117,23 +117,23 @@ def step_table(first: FirstRank, window: Window | None, most: int) -> Columns:
     }
 
 
-def _kept_steps(first: FirstRank, counted: Mask, most: int) -> Places:
+def _kept_steps(first: FirstRank, counted: Mask, most: int) -> Indices:
     if len(first.step) <= most:
         return np.arange(len(first.step))
     if not first.has_loss.any():
         return _by_time(first.iter_ms, counted, most)
     for_loss = most // 3
-    return np.union1d(_by_time(first.iter_ms, counted, most - for_loss), kept_places(first.loss, for_loss, first.has_loss))
+    return np.union1d(_by_time(first.iter_ms, counted, most - for_loss), kept_indices(first.loss, for_loss, first.has_loss))
 
 
-def _by_time(iter_ms: Floats, counted: Mask, most: int) -> Places:
+def _by_time(iter_ms: Floats, counted: Mask, most: int) -> Indices:
     """Both kinds get points by how many they are, and the rarer one as many as show its extremes."""
     rarer, other = sorted((np.flatnonzero(counted), np.flatnonzero(~counted)), key=len)
     if len(rarer) == 0:
-        return kept_places(iter_ms, most, np.isfinite(iter_ms))
+        return kept_indices(iter_ms, most, np.isfinite(iter_ms))
     for_rarer = min(len(rarer), max(MIN_POINTS, most * len(rarer) // len(iter_ms)))
     parts = [(rarer, for_rarer), (other, most - for_rarer)]
-    return np.union1d(*(rows[kept_places(iter_ms[rows], share, np.isfinite(iter_ms[rows]))] for rows, share in parts))
+    return np.union1d(*(rows[kept_indices(iter_ms[rows], share, np.isfinite(iter_ms[rows]))] for rows, share in parts))
 
 
 def step_time_table(tables: StepTables, first: FirstRank, window: Window) -> Columns:
@@ -168,7 +168,7 @@ def eta_table(points: Sequence[EtaPoint], mode: str, first: FirstRank, most: int
         np.array([getattr(point, name) for point in chosen], dtype=np.float64) for name in ("eta_s", "actual_s", "low_s", "high_s")
     )
     error_s = eta_s - actual_s
-    kept = kept_places(error_s if np.isfinite(error_s).any() else eta_s, most)
+    kept = kept_indices(error_s if np.isfinite(error_s).any() else eta_s, most)
     rows = np.searchsorted(first.step, steps).clip(max=len(first.step) - 1)
     return {
         "step": list(steps[kept].tolist()),
@@ -256,8 +256,8 @@ def _own_and_waiting(work: RankWork, times: _Times, world_size: int) -> tuple[Fl
     return row_medians(work.total_ms - waits), row_medians(waits)
 
 
-def _kept_ranks(p50_ms: Floats, own_ms: Floats, most: int) -> Places:
+def _kept_ranks(p50_ms: Floats, own_ms: Floats, most: int) -> Indices:
     if len(p50_ms) <= most:
         return np.arange(len(p50_ms))
     half = most // 2
-    return np.union1d(kept_places(p50_ms, most - half), kept_places(own_ms, half, np.isfinite(own_ms)))
+    return np.union1d(kept_indices(p50_ms, most - half), kept_indices(own_ms, half, np.isfinite(own_ms)))

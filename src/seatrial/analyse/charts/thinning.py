@@ -13,13 +13,13 @@ import numpy.typing as npt
 from seatrial.records.caution import Scalar
 
 Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 MIN_POINTS = 5
 """The two ends and one stretch, with a mark in it: fewer would lose an extreme."""
 
 
-def kept_places(values: Floats, most: int, present: Mask | None = None) -> Places:
+def kept_indices(values: Floats, most: int, present: Mask | None = None) -> Indices:
     """At most `most` places, or MIN_POINTS where that is more. `present` says which values are there at all; the others are kept
     only as the first or the last."""
     most = max(most, MIN_POINTS)
@@ -53,14 +53,14 @@ def _laid_out(values: Floats, stretches: int, filled: float) -> Floats:
     return table.reshape(stretches, length)
 
 
-def _mark(kept: Mask, chosen: Places, table: Floats, may: Mask | None = None) -> None:
+def _mark(kept: Mask, chosen: Indices, table: Floats, may: Mask | None = None) -> None:
     """Keep the chosen place of each stretch, except of those that may not."""
     places = chosen + np.arange(len(table)) * table.shape[1]
     places = places if may is None else places[may]
     kept[places[places < len(kept)]] = True
 
 
-def longest_kept(lengths: Floats, most: int) -> Places:
+def longest_kept(lengths: Floats, most: int) -> Indices:
     """At most `most` places: the longest of each of as many stretches."""
     if len(lengths) <= most:
         return np.arange(len(lengths))

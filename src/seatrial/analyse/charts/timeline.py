@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Mask, Places, cells, kept_places, longest_kept
+from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Indices, Mask, cells, kept_indices, longest_kept
 from seatrial.analyse.steady_state import is_inside, is_time
 from seatrial.analyse.step_times import CLOCK_SLACK_S
 from seatrial.analyse.telemetry_summary import SETTINGS, column, finite_mean, gpu_name, tables_by_host
@@ -78,14 +78,14 @@ class FirstRank:
         return self.t_s - self.iter_ms * self.span / 1000
 
 
-class Stretch(NamedTuple):
+class Interval(NamedTuple):
     """Seconds since the launch."""
 
     begin_s: float
     end_s: float
 
 
-Named = tuple[str, Stretch]
+Named = tuple[str, Interval]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class _Series:
         self.columns: Columns = {"source": [], "metric": [], "t_s": [], "value": []}
         self._origin_t = origin_t
 
-    def add(self, source: str, table: pl.DataFrame, rows: Places | None, metrics: tuple[str, ...], most: int) -> None:
+    def add(self, source: str, table: pl.DataFrame, rows: Indices | None, metrics: tuple[str, ...], most: int) -> None:
         at_s = column(table, "epoch_sec") - self._origin_t
         rows = np.flatnonzero(at_s >= 0) if rows is None else rows[at_s[rows] >= 0]
         # Most often all of them: then nothing need be picked out.
@@ -136,7 +136,7 @@ class _Series:
                 self._add(source, metric, own_s[known], values[known], most)
 
     def _add(self, source: str, metric: str, at_s: Floats, values: Floats, most: int) -> None:
-        kept = kept_places(values, most)
+        kept = kept_indices(values, most)
         self.columns["source"] += [source] * len(kept)
         self.columns["metric"] += [metric] * len(kept)
         self.columns["t_s"] += cells(at_s[kept])
@@ -232,15 +232,15 @@ def _columns(rows: Sequence[tuple[str, str, float, float]]) -> Columns:
 def _startup(facts: StartupFacts, steps: pl.DataFrame, origin_t: float) -> Iterator[Named]:
     """Launch to process, process to probe, and the parts that the workload named."""
     if facts.process_t is not None:
-        yield "launch", Stretch(0.0, facts.process_t - origin_t)
-        yield "import", Stretch(facts.process_t - origin_t, facts.start_t - origin_t)
+        yield "launch", Interval(0.0, facts.process_t - origin_t)
+        yield "import", Interval(facts.process_t - origin_t, facts.start_t - origin_t)
     ahead_s = _ahead_s(facts, steps)
     if ahead_s is None:
         return
-    before: list[tuple[float, Stretch]] = []
+    before: list[tuple[float, Interval]] = []
     for name, span_s, end_m in facts.spans:
         end_s = end_m + ahead_s - origin_t
-        stretch, holes = _with_what_lies_inside(Stretch(end_s - span_s, end_s), before)
+        stretch, holes = _with_nested(Interval(end_s - span_s, end_s), before)
         before.append((span_s, stretch))
         for piece in pieces(stretch, holes):
             yield SHOWN.get(name, name), piece
@@ -255,7 +255,7 @@ def _ahead_s(facts: StartupFacts, steps: pl.DataFrame) -> float | None:
     return None if t is None or m is None else float(t - m)
 
 
-def _with_what_lies_inside(stretch: Stretch, before: Sequence[tuple[float, Stretch]]) -> tuple[Stretch, list[Stretch]]:
+def _with_nested(stretch: Interval, before: Sequence[tuple[float, Interval]]) -> tuple[Interval, list[Interval]]:
     """A part is reported without the parts inside it: it began earlier by as much, and is cut where they are."""
     begin_s, holes = stretch.begin_s, []
     for own_s, inside in reversed(before):
@@ -263,10 +263,10 @@ def _with_what_lies_inside(stretch: Stretch, before: Sequence[tuple[float, Stret
             break
         begin_s -= own_s
         holes.append(inside)
-    return Stretch(begin_s, stretch.end_s), holes
+    return Interval(begin_s, stretch.end_s), holes
 
 
-def pieces(whole: Stretch, holes: Sequence[Stretch]) -> Iterator[Stretch]:
+def pieces(whole: Interval, holes: Sequence[Interval]) -> Iterator[Interval]:
     """What is left of a stretch between the holes."""
     begin_s = whole.begin_s
     for hole in sorted(holes):
@@ -275,25 +275,25 @@ def pieces(whole: Stretch, holes: Sequence[Stretch]) -> Iterator[Stretch]:
         if hole.begin_s >= whole.end_s:
             break
         if hole.begin_s > begin_s:
-            yield Stretch(begin_s, hole.begin_s)
+            yield Interval(begin_s, hole.begin_s)
         begin_s = hole.end_s
     if begin_s < whole.end_s:
-        yield Stretch(begin_s, whole.end_s)
+        yield Interval(begin_s, whole.end_s)
 
 
-def _training(tables: StepTables, first: FirstRank, startup: Sequence[Stretch], most: int) -> Iterator[Named]:
+def _training(tables: StepTables, first: FirstRank, startup: Sequence[Interval], most: int) -> Iterator[Named]:
     """Training, and the pauses that cut it; the start-up's parts cut it too, where a compiler runs in the first step."""
     known = np.flatnonzero(np.isfinite(first.t_s))
     if len(known) == 0:
         return
     begins_s = np.where(np.isfinite(first.iter_ms), first.begins_s, first.t_s)
     paused = list(_pauses(tables.pauses, first, begins_s, known, most))
-    whole = Stretch(float(begins_s[known[0]]), float(first.t_s[known[-1]]))
+    whole = Interval(float(begins_s[known[0]]), float(first.t_s[known[-1]]))
     yield from ((TRAIN, piece) for piece in pieces(whole, [*startup, *(stretch for _, stretch in paused)]))
     yield from paused
 
 
-def _pauses(pauses: pl.DataFrame, first: FirstRank, begins_s: Floats, known: Places, most: int) -> Iterator[Named]:
+def _pauses(pauses: pl.DataFrame, first: FirstRank, begins_s: Floats, known: Indices, most: int) -> Iterator[Named]:
     if pauses.is_empty():
         return
     own = _drawn(pauses, first)
@@ -309,7 +309,7 @@ def _pauses(pauses: pl.DataFrame, first: FirstRank, begins_s: Floats, known: Pla
     names = pauses["name"].filter(own).to_list()
     for at in longest_kept(pause_s, most).tolist():
         name = names[at] or "pause"
-        yield SHOWN.get(name, name), Stretch(float(ends_s[at] - pause_s[at]), float(ends_s[at]))
+        yield SHOWN.get(name, name), Interval(float(ends_s[at] - pause_s[at]), float(ends_s[at]))
 
 
 def _drawn(pauses: pl.DataFrame, first: FirstRank) -> Mask:
@@ -320,7 +320,7 @@ def _drawn(pauses: pl.DataFrame, first: FirstRank) -> Mask:
     return own & ~(at_start & pauses["name"].is_in(SPANS).fill_null(value=False).to_numpy()) if at_start.any() else own
 
 
-def _sums_after(row: Places, pause_s: Floats) -> Floats:
+def _sums_after(row: Indices, pause_s: Floats) -> Floats:
     """By pause, the pauses after it that ended in the same row."""
     sums = np.cumsum(pause_s)
     last_of_row = np.searchsorted(row, row, side="right") - 1
@@ -354,7 +354,7 @@ def _reason(text: str) -> str:
     return "+".join(word for word in text.split("+") if word and word not in SETTINGS)[:LONGEST_REASON]
 
 
-def _merged(code: Places, at_s: Floats, most: int) -> Iterator[tuple[int, float, float]]:
+def _merged(code: Indices, at_s: Floats, most: int) -> Iterator[tuple[int, float, float]]:
     """Consecutive samples with the same reasons, merged: the longest stretches that are throttled."""
     since_s = np.diff(at_s)
     interval_s = float(np.median(since_s)) if len(since_s) else 1.0
@@ -411,8 +411,8 @@ def _choice(table: pl.DataFrame, origin_t: float, most: int) -> _Gpus:
     indices = np.unique(gpu[np.isfinite(gpu)]).astype(np.int64)
     if len(indices) <= _most_gpus(most, 0):
         return _Gpus(row_gpu=gpu, count=len(indices), drawn=tuple(indices.tolist()))
-    drawn = _standing_out(table, gpu, indices, _most_gpus(most, EXTREMES))
-    return _Gpus(row_gpu=gpu, count=len(indices), drawn=tuple(drawn.tolist()), beyond=tuple(_going_beyond(table, gpu, drawn)))
+    drawn = _outliers(table, gpu, indices, _most_gpus(most, EXTREMES))
+    return _Gpus(row_gpu=gpu, count=len(indices), drawn=tuple(drawn.tolist()), beyond=tuple(_outside_range(table, gpu, drawn)))
 
 
 def _most_gpus(most: int, others: int) -> int:
@@ -420,7 +420,7 @@ def _most_gpus(most: int, others: int) -> int:
     return max(1, (most * WHOLE_SERIES // SHORTEST - len(DRAWN_HOST) - others) // len(DRAWN_GPU))
 
 
-def _going_beyond(table: pl.DataFrame, gpu: Floats, drawn: Places) -> Iterator[tuple[int, str]]:
+def _outside_range(table: pl.DataFrame, gpu: Floats, drawn: Indices) -> Iterator[tuple[int, str]]:
     """The GPU and the metric of each highest and lowest value that no drawn GPU has, once each."""
     is_known, is_drawn = np.isfinite(gpu), np.isin(gpu, drawn)
     for metric in (metric for metric in DRAWN_GPU if metric in table.columns):
@@ -435,7 +435,7 @@ def _going_beyond(table: pl.DataFrame, gpu: Floats, drawn: Places) -> Iterator[t
             yield index, metric
 
 
-def _standing_out(table: pl.DataFrame, gpu: Floats, indices: Places, allowed: int) -> Places:
+def _outliers(table: pl.DataFrame, gpu: Floats, indices: Indices, allowed: int) -> Indices:
     """The GPUs whose means are farthest from those of the others in some metric."""
     rows = np.flatnonzero(np.isfinite(gpu))
     of = np.searchsorted(indices, gpu[rows])
@@ -451,7 +451,7 @@ def _share_apart(means: Floats) -> Floats:
     return np.asarray(np.divide(distance, widest, out=np.zeros_like(distance), where=widest > 0).max(axis=1))
 
 
-def _means(values: Floats, of: Places, count: int) -> Floats:
+def _means(values: Floats, of: Indices, count: int) -> Floats:
     """By GPU; 0 where it has none."""
     known = np.isfinite(values)
     return np.bincount(of[known], values[known], count) / np.maximum(np.bincount(of[known], minlength=count), 1)
