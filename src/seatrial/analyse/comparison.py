@@ -67,21 +67,6 @@ PRESETS = (LAST50, HIGHEST_MEAN)
 TIE_DIGITS = 4
 
 
-def compare(
-    a: ComparedGroup,
-    b: ComparedGroup,
-    *,
-    metric: str = ANY_THROUGHPUT,
-    margin_pct: float = MARGIN_PCT,
-    preset: str = "",
-    across: bool = False,
-    allow_confounded: bool = False,
-) -> Comparison:
-    """B against A, alone."""
-    how = {"across": across, "allow_confounded": allow_confounded}
-    return compare_pairs([(a, b)], metric=metric, margin_pct=margin_pct, preset=preset, **how)[0]
-
-
 def compare_pairs(
     pairs: Sequence[tuple[ComparedGroup, ComparedGroup]],
     *,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from seatrial.analyse.comparable import LOSS, PER_STEP, UNLIKE_SAMPLES, UNLIKE_STEPS, all_comparable, comparable
-from seatrial.analyse.comparison import compare
 from seatrial.analyse.groups import summarise_groups
 from seatrial.analyse.measure import measure_run
 from seatrial.analyse.ranking import rank_groups
@@ -23,7 +22,7 @@ from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.report.comparison import facts, relation_text
 from seatrial.results.compare import compared_group
 from tests.unit.analyse import factory
-from tests.unit.analyse.factory import course, side
+from tests.unit.analyse.factory import compare, course, side
 
 
 def sized(name: str, sample: float, *, step_s: float, batch: int = 8, repeats: int = 3, **settings: Any) -> ComparedGroup:

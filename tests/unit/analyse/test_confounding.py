@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.analyse.comparable import comparable
-from seatrial.analyse.comparison import compare, compare_pairs
+from seatrial.analyse.comparison import compare_pairs
 from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, equivalent_groups
 from seatrial.analyse.groups import summarise_groups
 from seatrial.analyse.ranking import rank_groups
@@ -24,6 +24,7 @@ from seatrial.results.compare import compared_group
 from seatrial_workloads.contrastive.settings import FOLLOWS as TRAINER_FOLLOWS
 from tests.facts import states
 from tests.unit.analyse import factory
+from tests.unit.analyse.factory import compare
 
 Reported = Mapping[str, tuple[Any, Any, str]]
 
