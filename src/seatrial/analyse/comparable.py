@@ -1,11 +1,11 @@
-"""Whether a figure of two groups can be compared: is all else equal, and is a sample, and a step, the same amount of work on both sides?
+"""Whether a figure of two groups can be compared: all else is equal, and a sample or a step is the same amount of work in both.
 
 In: two groups, of a ranking or of a comparison. Out: `Comparability`: for each reason against it the figures it concerns, the setting, and
-a sentence. Ranking, `seatrial compare`, criteria and scaling ask this and nothing else. Groups that ran the same, or that differ in effect
-in what was requested alike, are not compared by any figure (analyse.confounding). A sample is of unlike size where the groups measured
-unlike tokens per sample, or where a setting that changes its size differs: declared by the workload, else known by its name
-(analyse.work_settings). Then samples/s, figures per step and losses say nothing; the rate of what the setting counts does. Where a script's
-setting differs of which nobody knows whether it changes the work, and no tokens were measured, a comparison stands under that assumption.
+a sentence. Ranking, `seatrial compare`, criteria and scaling all decide by this. Groups that ran the same, or whose settings were requested
+the same and differ in effect, are not compared by any figure (analyse.confounding). The size of a sample differs where the measured tokens
+per sample do, or a setting that changes the size: declared by the workload, else known by its name (analyse.work_settings). Then samples/s,
+figures per step and losses cannot be compared, but the rate of what the setting counts can. Where a script's setting differs whose effect
+on the work is unknown, and no tokens were measured, a comparison holds only under the assumption that it has none.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from seatrial.records.measure import WorkSetting
 
 UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
 LOSS = "loss"
-# Not compared while a step does not do the same work in both.
+# Not compared where a step does not do the same work in both.
 PER_STEP = ("steps_per_s", "duration_s")
-# Compared with a caution where a step has more samples in one of them, since that is what was asked for; not where a sample is larger.
+# Compared with a caution where a step has more samples in one of them, since that was requested; not where a sample is larger.
 STEP_TIMES = ("wall_p50_ms", "iter_p50")
 A_STEP, A_SAMPLE = "a step", "a sample"
-# Rates of what a sample consists of: which of them remains comparable depends on what its size is counted in.
+# Rates of what a sample consists of: the unit in which its size is counted decides which of them remains comparable.
 RATE_OF = {TOKENS: "tokens_per_s", AUDIO: "audio_s_per_s"}
 # By rate, the key of a plan for the work of a step.
 WORK = {"samples_per_s": "samples_per_step", "tokens_per_s": "tokens_per_step"}
-# On logs. A last batch that is not full moves the mean work of a step by less than this.
+# On logs. An incomplete last batch moves the mean work of a step by less than this.
 SAME_STEP = 0.005
 # On logs. Texts and paddings differ between runs of one setting by less than this.
 SAME_SAMPLE = 0.05
 
-# Settings of a batch that stays the same whatever each rank takes of it at a time.
+# Settings of a batch whose size does not depend on how much each rank takes at a time.
 GLOBAL_BATCH = re.compile(r"global|total|^gbs$", re.IGNORECASE)
 
 
 def comparable(a: Group, b: Group) -> Comparability:
-    """Every reason against a comparison of B with A, with the figures that it concerns, and what it assumes; none where all else is equal,
-    and a sample and a step are alike."""
+    """Every reason against a comparison of B with A, with the figures that it concerns, and what the comparison assumes; none where all
+    else is equal and a sample and a step are the same work."""
     mismatches, work = (without_effect(a, b), confounding(a, b)), comparable_work(a, b)
     return Comparability(mismatches=(*filter(None, mismatches), *work.mismatches), assumed=work.assumed)
 
 
 def comparable_work(a: Group, b: Group) -> Comparability:
-    """The reasons of these that are about the work of a sample and a step."""
+    """The reasons about the work of a sample and a step."""
     samples = _samples_mismatch(a, b)
     steps = None if samples else _steps_mismatch(a, b)
     return Comparability(mismatches=tuple(found for found in (samples, steps) if found), assumed=tuple(_assumed(a, b)))
 
 
 def all_comparable(groups: Sequence[Group]) -> Comparability:
-    """The reasons about the work of all groups against the first, each kind once for each figure; and what is assumed of all."""
+    """The reasons about the work of all groups against the first, each kind once a figure; and what is assumed of all."""
     found: dict[tuple[str, str], Mismatch] = {}
     assumed: dict[tuple[tuple[str, ...], str], dict[str, None]] = {}
     for group in groups[1:]:
@@ -82,7 +82,7 @@ def all_comparable(groups: Sequence[Group]) -> Comparability:
 
 
 def _settings_of(group: Group) -> tuple[WorkSetting, ...]:
-    """Rows of history of an earlier version have only their settings."""
+    """Its work settings; rows of history of an earlier version have only `settings`."""
     return group.work or work_settings(group.varied)
 
 
@@ -100,9 +100,9 @@ def _samples_mismatch(a: Group, b: Group) -> Mismatch | None:
         if abs(math.log(tokens_b / tokens_a)) > SAME_SAMPLE:
             because = f" ({setting})" if setting else ""
             text = f"a sample has {tokens_a:.4g} tokens in {a.name} and {tokens_b:.4g} in {b.name}{because}"
-            # Where larger images are more tokens, tokens count them too.
+            # Larger images may be more tokens, so that tokens count them too.
             return _samples(text, setting, {TOKENS, *(one.unit for one, _ in differing)} - {PIXELS})
-        # What was measured outweighs a name: no text may be as long as a maximum that differs.
+        # The measurement outweighs a name: a maximum may differ that no text reaches.
         differing = [(one, other) for one, other in differing if one.unit != TOKENS]
         setting = _setting_text(differing)
     if not differing:
@@ -114,18 +114,18 @@ def _samples_mismatch(a: Group, b: Group) -> Mismatch | None:
 
 
 def _samples(text: str, setting: str, units: set[str]) -> Mismatch:
-    """Only the rate of the one unit that differs can still be compared."""
+    """A mismatch of samples: only the rate of the one unit that differs can still be compared."""
     lost = [rate for unit, rate in RATE_OF.items() if units != {unit}]
     return Mismatch(kind=UNLIKE_SAMPLES, metrics=("samples_per_s", *PER_STEP, *STEP_TIMES, LOSS, *lost), setting=setting, text=text)
 
 
 def _assumed(a: Group, b: Group) -> Iterator[Assumed]:
-    """What nobody knows where settings of an unknown name differ. Tokens that were measured show the work, and so do numbers that the user
-    typed for each of them; one number that was typed for both shows nothing."""
+    """What must be assumed where settings of an unknown meaning differ. Measured tokens show the work, and so do numbers that the user
+    typed for each group; one number typed for both shows nothing."""
     unclear = _unclear(a, b)
     if not unclear or _is_measured(a, b, TOKENS):
         return
-    # Steps with as many samples are the same work where each sample is.
+    # Steps with the same number of samples are the same work if the samples are.
     what = dict.fromkeys((*PER_STEP, *STEP_TIMES), A_SAMPLE if _is_measured(a, b, SAMPLES) else A_STEP)
     what["samples_per_s"] = A_STEP if _has_same_typed_value(a, b, "samples_per_step") else A_SAMPLE
     if _has_same_typed_value(a, b, "tokens_per_step"):
@@ -135,8 +135,8 @@ def _assumed(a: Group, b: Group) -> Iterator[Assumed]:
 
 
 def _unclear(a: Group, b: Group) -> tuple[str, ...]:
-    """Settings that differ, of a name that says nothing about the work, and that set no option whose name does. Beside one number of
-    samples that was typed for both, a batch size says nothing either."""
+    """Settings that differ whose effect on the work is unknown by their own name and by the options they set. Where one number of samples
+    was typed for both, a batch size is unclear too."""
     has_same_typed_value = any(_has_same_typed_value(a, b, work) for work in WORK.values())
     if (a.declares_work or b.declares_work) and not has_same_typed_value:
         return ()
@@ -151,7 +151,7 @@ def _unclear(a: Group, b: Group) -> tuple[str, ...]:
     varied = dict.fromkeys([*before, *after])
     differing = {name: (before.get(name), after.get(name)) for name in varied if before.get(name) != after.get(name)}
     options = {name: (a.requested.get(name), b.requested.get(name)) for name in a.requested if name not in varied}
-    # An axis is known by the options that it sets, where all of them are.
+    # An axis is known if all options that it sets are.
     known = {pair for name, pair in options.items() if is_known(name)} - {pair for name, pair in options.items() if not is_known(name)}
     return tuple(name for name, pair in differing.items() if not is_known(name) and pair not in known)
 
@@ -166,7 +166,7 @@ def _has_same_typed_value(a: Group, b: Group, work: str) -> bool:
 
 
 def _steps_mismatch(a: Group, b: Group) -> Mismatch | None:
-    """By the rates where both have them, else by the settings, else by the number of ranks."""
+    """Whether the work of a step differs: by the rates where both have them, else by the settings, else by the number of ranks."""
     if constant := _constant_work(a, b):
         return constant
     for name in WORK:
@@ -186,8 +186,8 @@ def _ranks_differ(a: Group, b: Group) -> bool:
 
 
 def _constant_work(a: Group, b: Group) -> Mismatch | None:
-    """A number of samples that was typed for both, beside a batch size that differs: one of them is wrong, unless accumulation or the
-    script's own global batch makes up for it."""
+    """A mismatch where one number of samples was typed for both although the batch size differs: one of the two is wrong, unless
+    accumulation or a global batch makes up for it."""
     lost = [rate for rate, work in WORK.items() if _has_same_typed_value(a, b, work)]
     differing = _differing(a, b, (SAMPLES,))
     is_global = any(GLOBAL_BATCH.search(one.name) for one in _settings_of(a) if one.unit == SAMPLES)
@@ -199,7 +199,7 @@ def _constant_work(a: Group, b: Group) -> Mismatch | None:
 
 
 def _same_product(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> bool:
-    """Whether a batch size and accumulation, say, change by inverse factors. An axis and the option that it sets count once."""
+    """Whether settings, such as a batch size and accumulation, change by inverse factors. An axis and the option it sets count once."""
     pairs = {(one.value, other.value) for one, other in differing}
     try:
         return math.prod(float(one) for one, _ in pairs) == math.prod(float(other) for _, other in pairs)
@@ -212,8 +212,8 @@ def _steps(text: str, setting: str = "") -> Mismatch:
 
 
 def _differing(a: Group, b: Group, units: Iterable[str]) -> list[tuple[WorkSetting, WorkSetting]]:
-    """Settings of these units whose values differ, by name, those first of which it is known; one that only one side has has no value in
-    the other."""
+    """Settings of these units whose values differ, by name, those of a certain meaning first; the value is empty in a group that lacks
+    the setting."""
     before, after = ({one.name: one for one in _settings_of(group) if one.unit in units} for group in (a, b))
     found = []
     for name in sorted({*before, *after}, key=lambda name: (is_likely_size(name), name)):
@@ -229,7 +229,7 @@ def _without(known: WorkSetting) -> WorkSetting:
 
 
 def _setting_text(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> str:
-    """`block_size (32 → 64)`, the first of them."""
+    """The first of them: `block_size (32 → 64)`."""
     if not differing:
         return ""
     before, after = differing[0]
