@@ -92,7 +92,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
     is_finite = bool(np.isfinite(all_losses).all())
     measured = RunMeasure(
         **facts,
-        hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({place.host for place in tables.places if place.host}), 1),
+        hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({location.host for location in tables.locations if location.host}), 1),
         window=counted.window,
         last_step=int(rank0["step"][-1]),
         startup_s=_startup_s(attempt, tables),

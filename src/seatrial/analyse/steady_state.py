@@ -114,7 +114,7 @@ class Grid:
     """The first row of each number: the lowest rank's."""
     seen: Ints
     """The number of rows of each number."""
-    place: Indices
+    step_index: Indices
     """The index of each row's number."""
     ranks: Ints
     rank: Indices
@@ -127,7 +127,7 @@ class Grid:
         if self.is_full:
             return np.asarray(times.reshape(len(self.ranks), -1).max(axis=0), dtype=np.float64)
         found = np.zeros(len(self.numbers))
-        np.maximum.at(found, self.place, times)
+        np.maximum.at(found, self.step_index, times)
         return found
 
 
@@ -174,7 +174,7 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> CountedS
         return rows
     is_chosen = np.zeros(len(numbers), dtype=np.bool_)
     is_chosen[chosen] = True
-    kept = is_chosen[grid.place]
+    kept = is_chosen[grid.step_index]
     return replace(
         rows,
         window=_window(numbers, spans, common, chosen, found, steps),
@@ -253,11 +253,11 @@ def _work(values: Floats, span: Floats) -> float | None:
 
 def is_among(numbers: Ints, some: Ints) -> npt.NDArray[np.bool_]:
     """np.isin for sorted distinct numbers and a few others in any order, in a fifth of the time."""
-    place = np.searchsorted(numbers, some)
-    inside = place < len(numbers)
-    place, some = place[inside], some[inside]
+    index = np.searchsorted(numbers, some)
+    inside = index < len(numbers)
+    index, some = index[inside], some[inside]
     found = np.zeros(len(numbers), dtype=np.bool_)
-    found[place[numbers[place] == some]] = True
+    found[index[numbers[index] == some]] = True
     return found
 
 
@@ -283,7 +283,7 @@ def full_grid(rank: Ints, step: Ints) -> Grid | None:
         numbers=numbers,
         first_row=first_row,
         seen=np.full(count, len(ranks)),
-        place=np.tile(first_row, len(ranks)),
+        step_index=np.tile(first_row, len(ranks)),
         ranks=ranks,
         rank=np.repeat(np.arange(len(ranks)), count),
         is_full=True,
@@ -292,9 +292,9 @@ def full_grid(rank: Ints, step: Ints) -> Grid | None:
 
 def any_grid(rank: Ints, step: Ints) -> Grid:
     """The grid of any rows."""
-    numbers, first_row, place, seen = np.unique(step, return_index=True, return_inverse=True, return_counts=True)
+    numbers, first_row, index, seen = np.unique(step, return_index=True, return_inverse=True, return_counts=True)
     ranks, row_rank = np.unique(rank, return_inverse=True)
-    return Grid(numbers=numbers, first_row=first_row, seen=seen, place=place, ranks=ranks, rank=row_rank, is_full=False)
+    return Grid(numbers=numbers, first_row=first_row, seen=seen, step_index=index, ranks=ranks, rank=row_rank, is_full=False)
 
 
 def find_clock_jump(steps: pl.DataFrame) -> ClockJump | None:
@@ -335,15 +335,15 @@ def _change(times_ms: Floats, numbers: Ints) -> str:
     drifts = abs(slope) > TREND_LIMIT
     if not drifts and not level_changes(times_ms):
         return ""
-    place = change_point(times_ms)
-    if drifts and not _is_sudden(times_ms, place, slope):
+    index = change_point(times_ms)
+    if drifts and not _is_sudden(times_ms, index, slope):
         return f"the step time still {'rises' if slope > 0 else 'falls'} by {abs(slope):.0%} over the window: run more steps"
-    before, after = median(times_ms[:place]), median(times_ms[place:])
+    before, after = median(times_ms[:index]), median(times_ms[index:])
     way, advice = "fell", "run more steps"
     if after > before:
         way, advice = "rose", "check for throttling, another job or a data change at that step"
     return (
-        f"the step time {way} from {ms_text(before)} to {ms_text(after)} at about step {int(numbers[place])}: {advice}, or set "
+        f"the step time {way} from {ms_text(before)} to {ms_text(after)} at about step {int(numbers[index])}: {advice}, or set "
         "timing.window"
     )
 
@@ -353,9 +353,9 @@ def ms_text(value: float) -> str:
     return f"{value:.0f} ms" if value >= 1000 else f"{value:.4g} ms"
 
 
-def _is_sudden(times_ms: Floats, place: int, slope: float) -> bool:
+def _is_sudden(times_ms: Floats, index: int, slope: float) -> bool:
     """Whether two levels fit the steps better than a line, by the sum of absolute residuals."""
-    left, right = times_ms[:place], times_ms[place:]
+    left, right = times_ms[:index], times_ms[index:]
     by_levels = np.abs(left - np.median(left)).sum() + np.abs(right - np.median(right)).sum()
     rest = times_ms - np.linspace(0, slope * median(times_ms), len(times_ms))
     return bool(by_levels < np.abs(rest - np.median(rest)).sum())
@@ -392,8 +392,8 @@ def level_changes(times_ms: Floats) -> bool:
 def _halves_differ(batches: Floats) -> bool:
     """Whether two parts differ by Pettitt's test, for changes near the middle, which neither end shows in a short run."""
     sums, count = _rank_sums(batches), len(batches)
-    place = int(np.argmax(sums)) + 1
-    before, after = median(batches[:place]), median(batches[place:])
+    index = int(np.argmax(sums)) + 1
+    before, after = median(batches[:index]), median(batches[index:])
     p_value = 2 * math.exp(-6 * (2 * float(sums.max())) ** 2 / (count**3 + count**2))
     return p_value < PARTS_CHANCE and abs(after - before) > TREND_LIMIT * before
 

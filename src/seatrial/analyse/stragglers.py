@@ -206,18 +206,18 @@ def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Stra
     slow[lag.at] = True
     held_up_ms = None if slow.all() else median(np.maximum(waits[~slow].min(axis=0) - waits[lag.at], 0.0))
     rank = int(work.ranks[lag.at])
-    places = {place.rank: place for place in tables.places}
-    place = places.get(rank, RankLocation(rank=rank))
+    locations = {location.rank: location for location in tables.locations}
+    location = locations.get(rank, RankLocation(rank=rank))
     others = [int(each) for each in work.ranks[slow] if each != rank]
-    slow_host, on_it = _slow_host([rank, *others], places)
+    slow_host, on_it = _slow_host([rank, *others], locations)
     return Straggler(
         verdict=StragglerVerdict.NAMED,
-        reason=_straggler_text(work, phase, lag, others, places, held_up_ms) + (OWN_CLOCK if tables.source.startswith("log:") else ""),
+        reason=_straggler_text(work, phase, lag, others, locations, held_up_ms) + (OWN_CLOCK if tables.source.startswith("log:") else ""),
         rank=rank,
         score=lag.score,
         phase=lag.phase,
-        host=place.host,
-        gpu=place.gpu,
+        host=location.host,
+        gpu=location.gpu,
         held_up_ms=held_up_ms,
         n=len(work.steps),
         first_step=int(work.steps[0]),
@@ -228,12 +228,12 @@ def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Stra
     )
 
 
-def _slow_host(slow: Sequence[int], places: Mapping[int, RankLocation]) -> tuple[str, int]:
+def _slow_host(slow: Sequence[int], locations: Mapping[int, RankLocation]) -> tuple[str, int]:
     """The host whose ranks, and no others, are all slow, and how many it has; empty for a host with a single rank."""
-    hosts = {places[rank].host if rank in places else "" for rank in slow}
+    hosts = {locations[rank].host if rank in locations else "" for rank in slow}
     host = hosts.pop() if len(hosts) == 1 else ""
-    on_it = [place.rank for place in places.values() if place.host == host]
-    is_host = host and len(on_it) > 1 and set(on_it) == set(slow) and len(on_it) < len(places)
+    on_it = [location.rank for location in locations.values() if location.host == host]
+    is_host = host and len(on_it) > 1 and set(on_it) == set(slow) and len(on_it) < len(locations)
     return (host, len(on_it)) if is_host else ("", 0)
 
 
@@ -314,29 +314,30 @@ def _hidden_in_sync_phase(rank: int, phase: str) -> str:
 
 
 def _straggler_text(
-    work: RankWork, phase: str, lag: RankLag, others: Sequence[int], places: Mapping[int, RankLocation], held_up_ms: float | None
+    work: RankWork, phase: str, lag: RankLag, others: Sequence[int], locations: Mapping[int, RankLocation], held_up_ms: float | None
 ) -> str:
     """The sentence that names the rank; `others` are slow too."""
     rank = int(work.ranks[lag.at])
-    place = places.get(rank, RankLocation(rank=rank))
-    parts = ", ".join(filter(None, (place.host and f"host {place.host}", place.gpu and f"GPU {place.gpu}")))
+    location = locations.get(rank, RankLocation(rank=rank))
+    parts = ", ".join(filter(None, (location.host and f"host {location.host}", location.gpu and f"GPU {location.gpu}")))
     where = f" ({parts})" if parts else ""
     spent = f"in {lag.phase} (+{lag.longer[lag.phase]:.2f} ms)" if lag.phase else "outside the phases (logging, reading a loss back)"
+    also = _also(others, location, locations)
     without = "" if held_up_ms is None else f" Without {'them' if others else 'it'} a step would be {held_up_ms:.2f} ms shorter."
     return (
         f"Rank {rank}{where} waits least in {phase}, where the ranks synchronise: it works at least {_percent(lag.score, 1)} "
-        f"longer than the others, {spent}, in {_percent(lag.share)} of the steps ({_span(work)}).{_also(others, place, places)}{without}"
+        f"longer than the others, {spent}, in {_percent(lag.share)} of the steps ({_span(work)}).{also}{without}"
     )
 
 
-def _also(others: Sequence[int], place: RankLocation, places: Mapping[int, RankLocation]) -> str:
+def _also(others: Sequence[int], location: RankLocation, locations: Mapping[int, RankLocation]) -> str:
     """The other slow ranks, and their host where they are all on one of several."""
     if not others:
         return ""
     also = f" Rank {others[0]} is slow too" if len(others) == 1 else f" Ranks {_listed(others)} are slow too"
-    hosts = {places[rank].host if rank in places else "" for rank in others}
-    is_host = place.host and hosts == {place.host} and len({each.host for each in places.values()}) > 1
-    return f"{also}, all on host {place.host}: look at the host first." if is_host else f"{also}."
+    hosts = {locations[rank].host if rank in locations else "" for rank in others}
+    is_host = location.host and hosts == {location.host} and len({each.host for each in locations.values()}) > 1
+    return f"{also}, all on host {location.host}: look at the host first." if is_host else f"{also}."
 
 
 def _percent(share: float, decimals: int = 0) -> str:
@@ -454,7 +455,7 @@ def rank_work(tables: StepTables, window: Window | None) -> RankWork:
         kept &= ~np.isin(step, paused)
     grid = find_grid(rank[kept], step[kept]) if not kept.all() else find_grid(rank, step)
     # Sorted by rank, then step: the steps that all ranks have are an equally long block of rows for each.
-    rows = np.flatnonzero(kept) if grid.is_full else np.flatnonzero(kept)[(grid.seen == len(grid.ranks))[grid.place]]
+    rows = np.flatnonzero(kept) if grid.is_full else np.flatnonzero(kept)[(grid.seen == len(grid.ranks))[grid.step_index]]
     shape = (len(grid.ranks), -1) if len(rows) else (len(grid.ranks), 0)
     values = {name: steps[name].to_numpy()[rows].reshape(shape) for name in (*PHASES, "iter_ms")}
     numbers = grid.numbers if grid.is_full else grid.numbers[grid.seen == len(grid.ranks)]

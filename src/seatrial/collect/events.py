@@ -1,7 +1,7 @@
 """Event files of the probe.
 
 In: events_rank*.jsonl, one JSON object a line, possibly damaged or with lines of other runs. Out: one table of the attempt's events and
-what was skipped in each file; and what single events report: start-up, place of each rank, figures, halt and stop.
+what was skipped in each file; and what single events report: start-up, location of each rank, figures, halt and stop.
 
 Intact files go through polars together, in one pass with a fixed schema. Where anything is odd (a line that polars rejects, of another
 run, or of another rank than the file's), every file is read by itself in blocks, so that memory stays bounded; a block that polars
@@ -298,7 +298,7 @@ START_EVENT_BYTES = 4 << 10
 
 def read_rank_locations(paths: Sequence[Path], attempt: Attempt) -> tuple[RankLocation, ...]:
     """Host (by its name in the hostfile, if any) and GPU of the ranks by their start events; ranks without one are left out."""
-    return tuple(place for path in paths if (place := _rank_location(path, attempt)) is not None)
+    return tuple(location for path in paths if (location := _rank_location(path, attempt)) is not None)
 
 
 def _rank_location(path: Path, attempt: Attempt) -> RankLocation | None:

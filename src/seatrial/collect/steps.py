@@ -188,7 +188,7 @@ def _with_other_events(tables: StepTables, attempt: Attempt) -> StepTables:
         tables,
         effective=read_effective(sources, attempt),
         startup=read_broken_startup(attempt, sources) if tables.steps.is_empty() else tables.startup,
-        places=read_rank_locations(sources, attempt),
+        locations=read_rank_locations(sources, attempt),
         reported=read_reported_figures(sources, attempt),
     )
 

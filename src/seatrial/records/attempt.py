@@ -154,6 +154,6 @@ class StepTables(RunFacts):
     """The same, from the seeds' `TimingETA` lines."""
     startup: StartupFacts | None = None
     """None without the probe."""
-    places: tuple[RankLocation, ...] = ()
+    locations: tuple[RankLocation, ...] = ()
     """Hosts and GPUs of the ranks, as far as they report them."""
     cautions: tuple[Caution, ...] = ()

@@ -1,4 +1,4 @@
-"""One attempt as a row of the manifest and of the per-run table: the seeds' columns, ours after them.
+"""One attempt as a row of the manifest and of the per-run table: the seeds' columns, then ours.
 
 In: an attempt and what was measured of it. Out: column → value. A column that does not apply is None or absent.
 """
@@ -118,7 +118,7 @@ def _requested_and_effective(settings: Mapping[str, Scalar], effective: Effectiv
 
 
 def found_cells(measure: RunMeasure) -> dict[str, Scalar]:
-    """Findings beside the speed: FOUND_COLUMNS, as far as known."""
+    """Findings besides the speed: FOUND_COLUMNS, as far as known."""
     cells: dict[str, Scalar] = {
         "uneven_causes": "+".join(cause.kind for cause in measure.jitter_causes) or None,
         "debug_settings": "+".join(f"{setting.name}={setting.value}" for setting in measure.debug) or None,
@@ -151,12 +151,12 @@ def found_cells(measure: RunMeasure) -> dict[str, Scalar]:
 
 
 def steepest(trends: list[MemoryTrend]) -> MemoryTrend | None:
-    """A leak first, then what grows fastest; None where there is none."""
+    """A leak first, else the trend that grows fastest; None without trends."""
     return max(trends, key=lambda trend: (trend.verdict is MemoryVerdict.LEAK, trend.slope_mib_per_min or 0.0), default=None)
 
 
 def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scalar]:
-    """Every cell known of the attempt."""
+    """All known cells of the attempt."""
     effective, world_size = (measure.effective, measure.world_size) if measure else ({}, None)
     config = config_cells(attempt.spec, attempt.provenance, effective, world_size, attempt.telemetry)
     if measure and not measure.ranks_known:

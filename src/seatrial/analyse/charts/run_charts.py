@@ -210,13 +210,13 @@ def rank_table(tables: StepTables, work: RankWork, window: Window, most: int) ->
         return {}
     own_ms, wait_ms = _own_and_waiting(work, times, tables.world_size)
     kept = _kept_ranks(times.p50_ms, own_ms, most)
-    places = {place.rank: place for place in tables.places}
+    locations = {location.rank: location for location in tables.locations}
     ranks = list(times.ranks[kept].tolist())
-    at = [places.get(rank) for rank in ranks]
+    at = [locations.get(rank) for rank in ranks]
     return {
         "rank": ranks,
-        "host": [place.host if place else "" for place in at],
-        "gpu": [place.gpu if place else "" for place in at],
+        "host": [location.host if location else "" for location in at],
+        "gpu": [location.gpu if location else "" for location in at],
         "iter_p50_ms": cells(times.p50_ms[kept]),
         "work_p50_ms": cells(own_ms[kept]),
         "wait_p50_ms": cells(wait_ms[kept]),

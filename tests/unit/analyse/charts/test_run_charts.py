@@ -174,8 +174,8 @@ def test_quantiles_are_those_of_the_measure() -> None:
 
 
 def test_the_slow_rank_works_longer_and_the_others_wait() -> None:
-    places = tuple(RankLocation(rank=rank, host="node-1", gpu=str(rank)) for rank in (0, 1, 2))
-    table = drawn(meeting_ranks.run(4, 200, extra={(2, "fwd"): 20.0}, places=places))["ranks"]
+    locations = tuple(RankLocation(rank=rank, host="node-1", gpu=str(rank)) for rank in (0, 1, 2))
+    table = drawn(meeting_ranks.run(4, 200, extra={(2, "fwd"): 20.0}, locations=locations))["ranks"]
     found = rows(table)
     assert [row["rank"] for row in found] == [0, 1, 2, 3]
     assert max(found, key=lambda row: row["work_p50_ms"])["rank"] == 2
