@@ -4,7 +4,7 @@
 
     {"benchmark": "compare_rates", "figures": {"aa_different_fraction": 0.04, …, "power_fraction": 0.96}, …}
 
-Every figure goes through `seatrial.analyse.comparison.compare`, with made-up runs and fixed seeds.
+Every figure goes through `seatrial.analyse.comparison.compare_pairs`, with made-up runs and fixed seeds.
 
 aa_different_fraction    of 2,000 A/A comparisons, spread evenly over the designs, those called FASTER or SLOWER
 aa_worst_design_fraction the largest such share of any single design, of 2,000 comparisons each
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outcome import parser, report
-from seatrial.analyse.comparison import compare, compare_pairs
+from seatrial.analyse.comparison import compare_pairs
 from seatrial.records.comparison import ComparedGroup, ComparedRun, Relation
 
 COMPARISONS, QUICK_COMPARISONS = 2000, 40
@@ -93,14 +93,14 @@ def allowed(z: float, num: int) -> float:
 
 
 def different_fraction(design: Design, seed: int, comparisons: int) -> float:
-    found = (compare(a, b, margin_pct=0.0).relation in APART for a, b in sides(design, 1.0, seed, comparisons))
+    found = (compare_pairs([(a, b)], margin_pct=0.0)[0].relation in APART for a, b in sides(design, 1.0, seed, comparisons))
     return sum(found) / comparisons
 
 
 def found_fraction(design: Design, seed: int, num: int) -> float:
     """Half of the time B is the slower one."""
-    faster = (compare(a, b).relation is Relation.FASTER for a, b in sides(design, DIFFERENCE, seed, num // 2))
-    slower = (compare(a, b).relation is Relation.SLOWER for a, b in sides(design, 1 / DIFFERENCE, seed + 50, num // 2))
+    faster = (compare_pairs([(a, b)])[0].relation is Relation.FASTER for a, b in sides(design, DIFFERENCE, seed, num // 2))
+    slower = (compare_pairs([(a, b)])[0].relation is Relation.SLOWER for a, b in sides(design, 1 / DIFFERENCE, seed + 50, num // 2))
     return (sum(faster) + sum(slower)) / num
 
 

@@ -42,7 +42,7 @@ def test_a_campaign_over_a_trainer_with_the_callback(harness: Harness, packages:
     attempt = read_attempt(run.attempts()[-1])
     assert attempt is not None
     tables = read_steps(attempt)
-    assert [(place.rank, place.gpu) for place in tables.places] == [(0, ""), (1, "")]
+    assert [(one.rank, one.gpu) for one in tables.locations] == [(0, ""), (1, "")]
     starts = [event for rank in (0, 1) for event in events(Path(attempt.folder), "start", rank)]
     assert [(start["world_size"], start["local_rank"], start["gpu"]) for start in starts] == [(2, 0, None), (2, 1, None)]
     assert all(tables.steps[phase].null_count() == 0 for phase in PHASES)

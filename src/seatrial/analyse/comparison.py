@@ -1,11 +1,11 @@
-"""A candidate against a baseline: faster, slower, the same, or ambiguous.
+"""A candidate compared with a baseline: faster, slower, the same, or ambiguous.
 
 In: two groups (A the baseline, B the candidate), the metric, and the margin that does not matter. Out: a `Comparison` each. Runs of one
-campaign that ran in rounds are paired by repeat (paired t), others are compared by Welch's t, both on logs; which one follows from how the
-runs were scheduled, never from their figures. The interval decides: SAME where it lies wholly within the margin; else FASTER or SLOWER
-where it excludes 1 and its mean lies beyond the margin; else AMBIGUOUS. Several comparisons at once are corrected by Holm. Where they ran
-on different numbers of ranks, rates are per GPU, or per rank where there are none. Groups that ran the same in effect are refused, and so
-are confounded ones unless that is allowed; of several pairs the others are compared.
+campaign that were interleaved are paired by repeat (paired t), others are compared by Welch's t, both on logs; which one depends on how the
+runs were scheduled, never on their figures. The interval decides: SAME where it lies wholly within the margin; else FASTER or SLOWER where
+it excludes 1 and its mean lies beyond the margin; else AMBIGUOUS. Several comparisons at once are corrected by Holm. Where they ran on
+different numbers of ranks, rates are per GPU, or per rank where there are none. Groups that ran the same in effect are refused, and so are
+confounded ones unless that is allowed; of several pairs the others are compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from seatrial.analyse.comparable import A_STEP, UNLIKE_SAMPLES, comparable, comparable_work
-from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_apart, settings_without_effect
+from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_differences, settings_without_effect
 from seatrial.analyse.groups import (
     changes_text,
     differences,
@@ -26,8 +26,6 @@ from seatrial.analyse.groups import (
     why_not_comparable,
 )
 from seatrial.analyse.losses import loss_parity
-from seatrial.analyse.ranking import ANY_THROUGHPUT, METRICS, Metric
-from seatrial.analyse.stability import THROUGHPUT
 from seatrial.analyse.statistics import (
     ALPHA,
     MAX_REPEATS,
@@ -46,44 +44,27 @@ from seatrial.analyse.statistics import (
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean
 from seatrial.core.text import MAX_IN_PASSING, count, join_names
 from seatrial.machine.secrets import MASK
-from seatrial.records.comparison import Assumed, ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation, Unlike
+from seatrial.records.comparison import Assumed, ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Mismatch, Relation
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, MEASURED, RATES, THROUGHPUT, Figure
 from seatrial.records.measure import Estimate
 
 MARGIN_PCT = 1.0
-# The seeds' columns are of groups, not of runs, and have no interval.
-COMPARED = {name: metric for name, metric in METRICS.items() if metric.seed_column is None}
-RATES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s")
-# Compared with a caution while a step does not do the same work in both.
-STEP_TIMES = ("wall_p50_ms", "wall_p90_over_p50")
+# Compared with a caution where a step does not do the same work in both.
+STEP_TIME_AND_JITTER = ("wall_p50_ms", "wall_p90_over_p50")
 MIN_RUNS = 2
 LARGEST_DETECTABLE_PCT = 1000.0
-"""Per cent beyond which a smallest detectable difference says only that there are too few runs."""
+"""A smallest detectable difference above this only shows that there are too few runs."""
 WIDEST_INTERVAL = 100
-"""Upper over lower end, likewise."""
-# p90/p50 of a run that changed its pace can be small, where most of its steps were slow; unsteady steps are taken to vary by this at least.
+"""Upper over lower end; beyond it there are too few runs."""
+# p90/p50 of a run that changed its pace is small where most of its steps were slow; unsteady steps are taken to vary by at least this.
 MIN_VARIATION = 1.25
 # On logs. A nanosecond clock over a minute resolves no more.
 SMALLEST_SPREAD = 1e-10
-# The seeds' rules for a winner. They ignore chance and name a winner even between equals: they are quoted, and the interval decides.
+# The seeds' rules for a winner. They ignore chance and name a winner even between equals: they are reported, but the interval decides.
 LAST50, HIGHEST_MEAN = "last50", "highest_mean"
 PRESETS = (LAST50, HIGHEST_MEAN)
-# The seeds compare rates as their logs print them: to about so many digits.
+# Digits of the rates that the seeds' logs print and their rules compare.
 TIE_DIGITS = 4
-
-
-def compare(
-    a: ComparedGroup,
-    b: ComparedGroup,
-    *,
-    metric: str = ANY_THROUGHPUT,
-    margin_pct: float = MARGIN_PCT,
-    preset: str = "",
-    across: bool = False,
-    allow_confounded: bool = False,
-) -> Comparison:
-    """B against A, alone."""
-    how = {"across": across, "allow_confounded": allow_confounded}
-    return compare_pairs([(a, b)], metric=metric, margin_pct=margin_pct, preset=preset, **how)[0]
 
 
 def compare_pairs(
@@ -96,8 +77,8 @@ def compare_pairs(
     allow_confounded: bool = False,
     family: int | None = None,
 ) -> tuple[Comparison, ...]:
-    """B against A of every pair. `family` is how many comparisons these were chosen from, where that is more: a baseline picked for being
-    best was compared with everything."""
+    """B against A of every pair. `family` is the number of comparisons these were chosen from, where that is more: a baseline picked for
+    being the best was compared with all groups."""
     if preset and preset not in PRESETS:
         raise UsageError(f"preset '{preset}' is unknown; {did_you_mean(preset, PRESETS)}")
     all_prepared = [_prepare(a, b, metric, across=across, allow_confounded=allow_confounded) for a, b in pairs]
@@ -114,12 +95,12 @@ def compare_pairs(
 
 @dataclass(frozen=True, kw_only=True)
 class _Prepared:
-    """Two groups, what is compared of them, and how far they differ."""
+    """Two groups, what is compared of them, and their difference."""
 
     a: ComparedGroup
     b: ComparedGroup
     """With the runs that have the metric, and rates per GPU where the numbers of ranks differ."""
-    metric: Metric
+    metric: Figure
     logs_a: list[float]
     logs_b: list[float]
     paired: bool
@@ -127,8 +108,8 @@ class _Prepared:
     loss: LossParity
     left_out: tuple[str, ...]
     """Runs without the metric."""
-    else_unlike: Unlike | None
-    """They ran the same in effect, or are confounded."""
+    mismatch: Mismatch | None
+    """Whether they ran the same in effect or are confounded; None where all else is equal."""
     assumed: Assumed | None
     """What must hold for the figure to mean the same in both."""
     allow_confounded: bool
@@ -136,21 +117,21 @@ class _Prepared:
     @property
     def refused(self) -> str:
         """Why the two are not compared at all; empty where they are."""
-        return refusal(self.else_unlike, allow_confounded=self.allow_confounded)
+        return refusal(self.mismatch, allow_confounded=self.allow_confounded)
 
     @property
     def problem(self) -> str:
-        """Why there is no result whatever the figures show; empty where the interval may decide."""
+        """Why there is no result, whatever the figures; empty where the interval decides."""
         known = (
             self.refused
             or _platform_failures(self.a, self.b)
             or _too_few_runs(self.a, self.b)
             or _may_have_failed(self.a, self.b)
-            or _unlike_work(self.a, self.b, self.metric)
+            or _work_mismatch(self.a, self.b, self.metric)
         )
         if known or self.difference is None or self.difference.spread > SMALLEST_SPREAD:
             return known
-        return "every repeat gives the same to the last digit: the figures are rounded or copied, so their noise is unknown"
+        return "all repeats are identical: figures are rounded or copied, so their noise is unknown"
 
 
 def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bool, allow_confounded: bool) -> _Prepared:
@@ -181,29 +162,29 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
         difference=difference,
         loss=loss,
         left_out=left_out,
-        else_unlike=found.of_kind(NO_EFFECT) or found.of_kind(CONFOUNDED),
+        mismatch=found.of_kind(NO_EFFECT) or found.of_kind(CONFOUNDED),
         assumed=found.without(CONFOUNDED).assumption(metric.name),
         allow_confounded=allow_confounded,
     )
 
 
-def common_metric(a: ComparedGroup, b: ComparedGroup, metric: str) -> Metric:
-    """The metric, which both must have; of throughput the first of samples/s, tokens/s, s of audio/s, steps/s and the duration that both
-    have, and that means the same in both where there is one."""
-    if metric != ANY_THROUGHPUT and metric not in COMPARED:
-        raise UsageError(f"metric '{metric}' is not a metric to compare by; {did_you_mean(metric, [ANY_THROUGHPUT, *COMPARED])}")
+def common_metric(a: ComparedGroup, b: ComparedGroup, metric: str) -> Figure:
+    """The metric, which both must have; for throughput the first of samples/s, tokens/s, s of audio/s, steps/s and the duration that both
+    have, preferably one that means the same in both."""
+    if metric != ANY_THROUGHPUT and metric not in MEASURED:
+        raise UsageError(f"metric '{metric}' is not a metric to compare by; {did_you_mean(metric, [ANY_THROUGHPUT, *MEASURED])}")
     names = THROUGHPUT if metric == ANY_THROUGHPUT else (metric,)
     both = [name for name in names if _enough_have(a, name) and _enough_have(b, name)]
     if both:
         work = comparable_work(a, b)
-        return METRICS[next((name for name in both if not work.why_not(name)), both[0])]
-    own = [(group.name, [name for name in COMPARED if group.runs and _enough_have(group, name)]) for group in (a, b)]
+        return FIGURES[next((name for name in both if not work.why_not(name)), both[0])]
+    own = [(group.name, [name for name in MEASURED if group.runs and _enough_have(group, name)]) for group in (a, b)]
     had = "; ".join(f"{name} has {', '.join(metrics) or 'none of them'}" for name, metrics in own)
     raise RefusedError(f"{a.name} and {b.name} have no {metric} in common: {had}. Name a --metric that both have, or run them again")
 
 
 def pair_runs(a: ComparedGroup, b: ComparedGroup) -> list[tuple[ComparedRun, ComparedRun]]:
-    """The runs of both by repeat, where they ran in rounds: one campaign, the same repeats, and every round over before the next began.
+    """The runs of both by repeat, where they were interleaved: one campaign, the same repeats, and every round over before the next began.
     Empty where they are not paired."""
     by_a, by_b = ({run.repeat: run for run in group.runs} for group in (a, b))
     if not a.campaign or a.campaign != b.campaign or by_a.keys() != by_b.keys() or len(by_a) < MIN_RUNS:
@@ -211,11 +192,11 @@ def pair_runs(a: ComparedGroup, b: ComparedGroup) -> list[tuple[ComparedRun, Com
     if len(by_a) < len(a.runs) or len(by_b) < len(b.runs):
         return []
     pairs = [(by_a[repeat], by_b[repeat]) for repeat in sorted(by_a)]
-    return pairs if _in_rounds(pairs) else []
+    return pairs if _interleaved(pairs) else []
 
 
-def _in_rounds(pairs: Sequence[tuple[ComparedRun, ComparedRun]]) -> bool:
-    """Where start times are unknown, repeat numbers are trusted."""
+def _interleaved(pairs: Sequence[tuple[ComparedRun, ComparedRun]]) -> bool:
+    """Whether every round was over before the next began; without start times, repeat numbers are trusted."""
     starts = [(min(one.started_t, other.started_t), max(one.started_t, other.started_t)) for one, other in pairs]
     if any(first <= 0 for first, _ in starts):
         return True
@@ -223,7 +204,7 @@ def _in_rounds(pairs: Sequence[tuple[ComparedRun, ComparedRun]]) -> bool:
 
 
 def _per_gpu(group: ComparedGroup) -> ComparedGroup:
-    """All rates are divided by the number of ranks, so that the work of a step, a ratio of two rates, does not change."""
+    """Divide all rates by the number of ranks, so that the work of a step, a ratio of two rates, does not change."""
     runs, ranks = [], group.world_size
     for run in group.runs:
         figures = {name: value / ranks if name in RATES else value for name, value in run.figures.items()}
@@ -233,7 +214,7 @@ def _per_gpu(group: ComparedGroup) -> ComparedGroup:
 
 
 def _enough_have(group: ComparedGroup, name: str) -> bool:
-    """Every run, or most and enough for an interval. A group without runs lacks nothing."""
+    """Whether every run has the figure, or most and enough for an interval. A group without runs lacks nothing."""
     having = sum(_has_metric(run, name) for run in group.runs)
     return having == len(group.runs) or (having >= MIN_RUNS and 2 * having > len(group.runs))
 
@@ -274,14 +255,14 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
         loss=prepared.loss,
         blocked=_platform_failures(a, b),
         differs=differences(a, b),
-        settings_apart=settings_apart(a, b),
+        settings_apart=settings_differences(a, b),
         condition=prepared.assumed.clause("in both") if prepared.assumed and ratio else "",
-        cautions=(*_else_cautions(prepared), *_group_cautions(a, b, metric), *_run_cautions(prepared, decided=ratio is not None)),
-        confounded=prepared.else_unlike.text if prepared.else_unlike and prepared.else_unlike.kind == CONFOUNDED else "",
+        cautions=(*_confounding_cautions(prepared), *_group_cautions(a, b, metric), *_run_cautions(prepared, decided=ratio is not None)),
+        confounded=prepared.mismatch.text if prepared.mismatch and prepared.mismatch.kind == CONFOUNDED else "",
     )
     reason = f"{_condition(prepared.assumed) if ratio else ''}{_reason(compared, difference, problem)}"
-    # A rule that ignores chance must not name a winner between groups that are not compared.
-    ruling = "" if prepared.refused else _preset_ruling(preset, a, b, metric)
+    # A rule that ignores chance must not name a winner of groups that are not compared.
+    ruling = "" if prepared.refused else _preset_winner_text(preset, a, b, metric)
     return replace(
         compared,
         reason=" ".join(filter(None, (ruling, reason, _confounded_mark(prepared) if ratio else ""))),
@@ -290,12 +271,12 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
 
 
 def _detectable_pct(difference: Difference | None, confidence: float) -> float | None:
-    """None where these runs would not even show a change by LARGEST_DETECTABLE_PCT."""
+    """None where these runs would not even show a change of LARGEST_DETECTABLE_PCT."""
     found = detectable_pct(difference, confidence) if difference else None
     return found if found is not None and found <= LARGEST_DETECTABLE_PCT else None
 
 
-def _relation(ratio: Estimate | None, metric: Metric, margin_pct: float) -> Relation:
+def _relation(ratio: Estimate | None, metric: Figure, margin_pct: float) -> Relation:
     if ratio is None or ratio.low is None or ratio.high is None:
         return Relation.AMBIGUOUS
     margin = 1 + margin_pct / 100
@@ -307,11 +288,11 @@ def _relation(ratio: Estimate | None, metric: Metric, margin_pct: float) -> Rela
 
 
 def _platform_failures(a: ComparedGroup, b: ComparedGroup) -> str:
-    """Runs that the platform failed; empty where it failed none."""
+    """Runs that failed because of the platform; empty where there are none."""
     failed = [*a.infrastructure_failures, *(run for run in b.infrastructure_failures if run not in a.infrastructure_failures)]
     if not failed:
         return ""
-    return f"the platform failed {join_names(failed, MAX_IN_PASSING)}: run {'it' if len(failed) == 1 else 'them'} again first"
+    return f"{join_names(failed, MAX_IN_PASSING)} failed because of the platform: run {'it' if len(failed) == 1 else 'them'} again first"
 
 
 def _too_few_runs(a: ComparedGroup, b: ComparedGroup) -> str:
@@ -327,17 +308,17 @@ def _may_have_failed(a: ComparedGroup, b: ComparedGroup) -> str:
     return f"{' and '.join(found)} may have failed: they exited 0 after a traceback or after too few steps" if found else ""
 
 
-def _unlike_work(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:
+def _work_mismatch(a: ComparedGroup, b: ComparedGroup, metric: Figure) -> str:
     """Why this figure means nothing for these two; empty where it does."""
     work = comparable_work(a, b)
-    unlike = work.why_not(metric.name)
-    if not unlike:
+    reason = work.why_not(metric.name)
+    if not reason:
         return ""
-    if work.unlike[0].kind == UNLIKE_SAMPLES:
-        return f"{unlike}: let both report tokens, or set workload.tokens_per_step, and compare by tokens_per_s"
+    if work.mismatches[0].kind == UNLIKE_SAMPLES:
+        return f"{reason}: let both report tokens, or set workload.tokens_per_step, and compare by tokens_per_s"
     what = "a run" if metric.name == "duration_s" else "a step"
     return (
-        f"{unlike}, so {what} does not do the same work in both: set workload.samples_per_step, or let the script report samples, and "
+        f"{reason}, so {what} does not do the same work in both: set workload.samples_per_step, or let the script report samples, and "
         "compare by samples_per_s"
     )
 
@@ -347,8 +328,8 @@ def _unsteady_runs(a: ComparedGroup, b: ComparedGroup) -> list[ComparedRun]:
 
 
 def _unsteady_problem(a: ComparedGroup, b: ComparedGroup, ratio: Estimate) -> str:
-    """Why runs without a steady state decide nothing; empty where all have one, or where the whole interval lies beyond what their steps
-    vary by."""
+    """Why runs without a steady state decide nothing; empty where all have one, or where the whole interval lies beyond the variation of
+    their steps."""
     unsteady = _unsteady_runs(a, b)
     if not unsteady:
         return ""
@@ -362,21 +343,21 @@ def _unsteady_problem(a: ComparedGroup, b: ComparedGroup, ratio: Estimate) -> st
 
 
 def _variation(unsteady: Sequence[ComparedRun]) -> float | None:
-    """By what factor steps of these runs may differ; None where one is unknown. p90/p50 covers the slower half alone, so it is squared: a
-    run that drifts has a faster half as far off."""
+    """The factor by which steps of these runs may differ; None where one is unknown. p90/p50 covers the slower half only, so it is squared:
+    a run that drifts has a faster half that is as far off."""
     spreads = [run.figures.get("wall_p90_over_p50") for run in unsteady]
     known = [spread for spread in spreads if spread is not None and math.isfinite(spread)]
     return max(MIN_VARIATION, max(known) ** 2) if len(known) == len(spreads) else None
 
 
 def _confounded_mark(prepared: _Prepared) -> str:
-    """What is said after a result that was allowed."""
-    found = prepared.else_unlike
-    return f"Confounded by {found.setting}: the difference may be due to that." if found and not prepared.refused else ""
+    """The sentence after a result of confounded groups that was allowed."""
+    found = prepared.mismatch
+    return f"Confounded by {found.setting}, which may explain the difference." if found and not prepared.refused else ""
 
 
 def _condition(assumed: Assumed | None) -> str:
-    """What is said before a result that stands only under an assumption."""
+    """The clause before a result that holds only under an assumption."""
     if assumed is None:
         return ""
     key = "samples_per_step" if assumed.what == A_STEP else "tokens_per_step"
@@ -384,11 +365,11 @@ def _condition(assumed: Assumed | None) -> str:
     return f"{clause[0].upper()}{clause[1:]} ({join_names(assumed.settings, MAX_IN_PASSING, ' or ')} may change it: set workload.{key}): "
 
 
-def _else_cautions(prepared: _Prepared) -> Iterator[str]:
-    """Whether all else is equal, as far as it is known and no reason against the comparison."""
+def _confounding_cautions(prepared: _Prepared) -> Iterator[str]:
+    """What weakens the comparison in the settings, as far as it is known and does not rule it out."""
     if prepared.refused:
         return
-    if found := prepared.else_unlike:
+    if found := prepared.mismatch:
         yield f"Confounded, but compared anyway: {found.text}. Better {found.remedy}, and run both again."
     yield from (f"{text}." for text in settings_without_effect(prepared.a, prepared.b))
     if text := reported_by_one(prepared.a, prepared.b):
@@ -398,29 +379,29 @@ def _else_cautions(prepared: _Prepared) -> Iterator[str]:
         yield f"{join_names(masked, MAX_IN_PASSING)} is masked in both: whether the values are the same is unknown."
 
 
-def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Iterator[str]:
+def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Figure) -> Iterator[str]:
     """What weakens the comparison in the groups, the gravest first."""
     machines = machine_differences(a, b)
     if machines:
-        yield f"The machines differ ({changes_text(machines)}): the difference may be theirs."
+        yield f"The machines differ ({changes_text(machines)}). The machines may explain the difference."
     elif not a.machine or not b.machine:
         unknown = " and ".join(group.name for group in (a, b) if not group.machine)
-        yield f"The machine of {unknown} is not recorded: the two may have run on different ones."
+        yield f"The machine of {unknown} is unknown: the two may have run on different machines."
     for group in (a, b):
         if group.failed_runs:
             yield f"{count(group.failed_runs, 'run')} of {group.name} failed: only those that ended ok are compared."
         if group.pending:
             yield f"{count(len(group.pending), 'run')} of {group.name} {'is' if len(group.pending) == 1 else 'are'} pending."
     work = comparable_work(a, b)
-    if metric.name in STEP_TIMES and work.text and not work.why_not(metric.name):
+    if metric.name in STEP_TIME_AND_JITTER and work.text and not work.why_not(metric.name):
         yield f"{metric.unit} is compared although {work.text}: a step does not do the same work."
-    if metric.name in RATES and not work.why_not(metric.name) and (unlike := work.why_not("samples_per_s")):
-        yield f"{metric.unit} is compared, since samples/s cannot be: {unlike}."
+    if metric.name in RATES and not work.why_not(metric.name) and (reason := work.why_not("samples_per_s")):
+        yield f"{metric.unit} is compared, since samples/s cannot be: {reason}."
     if a.world_size != b.world_size:
         ranks = f"{a.name} ran on {count(a.world_size, 'rank')} and {b.name} on {b.world_size}"
         yield f"{ranks}: {metric.unit} is compared; `compare --scaling` shows how the total grows."
     if a.debug:
-        yield f"Both were measured with {settings_text(a.debug)} on: neither figure is that of a plain run."
+        yield f"Both were measured with {settings_text(a.debug)} on: neither is the figure of a plain run."
 
 
 def _run_cautions(prepared: _Prepared, *, decided: bool) -> Iterator[str]:
@@ -436,8 +417,8 @@ def _run_cautions(prepared: _Prepared, *, decided: bool) -> Iterator[str]:
     if prepared.paired or prepared.difference is None:
         return
     together = prepared.a.campaign == prepared.b.campaign
-    how = "in rounds with the same repeats" if together else "side by side, in one campaign"
-    yield f"The runs were not made {how}: a change of the platform in between would look like a difference."
+    why = "not in rounds with the same repeats" if together else "not in one campaign"
+    yield f"The runs were not interleaved ({why}). Platform drift would look like a difference."
 
 
 def _method(prepared: _Prepared, difference: Difference | None, comparisons: int) -> str:
@@ -452,7 +433,7 @@ def _method(prepared: _Prepared, difference: Difference | None, comparisons: int
 
 
 def _reason(found: Comparison, difference: Difference | None, problem: str) -> str:
-    """The result in one sentence or two."""
+    """The result in one or two sentences."""
     ratio = found.ratio
     if ratio is None or difference is None:
         return f"{found.b} cannot be compared with {found.a} in {found.unit}: {problem or 'there is no interval'}."
@@ -469,7 +450,7 @@ def _reason(found: Comparison, difference: Difference | None, problem: str) -> s
     near = ratio.low is not None and ratio.high is not None and ratio.low <= margin and ratio.high >= 1 / margin
     may_not = f" It may still be within the margin of {found.margin_pct:g} %." if near else ""
     worse_loss = found.relation is Relation.FASTER and found.loss and found.loss.verdict is LossVerdict.WORSE
-    loss = f" It does not count as a speed-up, since its training is worse: {found.loss.reason}." if worse_loss and found.loss else ""
+    loss = f" Not a speed-up: the loss is worse ({found.loss.reason})." if worse_loss and found.loss else ""
     return f"{found.b} has {_change(found, ratio.mean)} than {found.a} ({shown}).{may_not}{loss}"
 
 
@@ -484,13 +465,13 @@ def _ambiguous(found: Comparison, ratio: Estimate, difference: Difference, shown
 
 
 def _more_repeats(found: Comparison, difference: Difference) -> str:
-    """Needed for the larger of the margin and the observed difference: less than the margin does not matter."""
+    """How many repeats would show the larger of the margin and the observed difference: less than the margin does not matter."""
     wanted = max(abs(difference.mean), math.log1p(found.margin_pct / 100))
     needed = repeats_needed(difference, wanted, found.confidence)
     size = f"{math.expm1(wanted) * 100:.2g} %"
     if needed is None:
         return f"More than {MAX_REPEATS:,} repeats each would be needed to show {size}: make the runs longer or steadier."
-    # By luck these runs may have had enough, four times in five.
+    # These runs may have fallen short only by chance, which happens one time in five.
     needed = max(needed, difference.n + 1)
     return f"About {needed:,} repeats each would show {size} four times in five."
 
@@ -512,7 +493,7 @@ def _interval(found: Comparison, ratio: Estimate) -> str:
 
 
 def _signed(ratio: float) -> str:
-    """`+3.1 %` of a ratio of 1.031."""
+    """`+3.1 %` for a ratio of 1.031."""
     pct = (ratio - 1) * 100
     return f"{'+' if pct >= 0 else '−'}{_per_cent(abs(pct))}"
 
@@ -523,7 +504,7 @@ def _per_cent(pct: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _PresetScore:
-    """A group by one of the seeds' rules."""
+    """A group's score by one of the seeds' rules."""
 
     name: str
     mean: float
@@ -531,7 +512,7 @@ class _PresetScore:
     text: str
 
 
-def _preset_ruling(preset: str, a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:
+def _preset_winner_text(preset: str, a: ComparedGroup, b: ComparedGroup, metric: Figure) -> str:
     """The rule's figures and its winner; empty without a rule.
 
     last50        mean and standard deviation over the last 50 counted steps of each run, the higher rate wins
@@ -563,7 +544,7 @@ def _last_steps_score(group: ComparedGroup) -> _PresetScore | None:
     return _PresetScore(name=group.name, mean=per_s, stdev=stdev_ms / mean_ms * per_s if mean_ms else None, text=text)
 
 
-def _mean_score(group: ComparedGroup, metric: Metric) -> _PresetScore | None:
+def _mean_score(group: ComparedGroup, metric: Figure) -> _PresetScore | None:
     values = [run.figures[metric.name] for run in group.runs if metric.name in run.figures]
     if not values or len(values) < len(group.runs):
         return None

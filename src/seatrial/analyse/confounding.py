@@ -1,17 +1,17 @@
-"""Whether all else is equal in two groups: settings in effect that differ without being asked for, and axes without an effect.
+"""Whether all else is equal in two groups: effective settings that differ without being requested, and axes without an effect.
 
 In: two groups, with what their plan requested and what their workload reported to be in effect. Out: `Unlike`s for analyse.comparable.
 
-confounded   a setting differs in effect though it was requested alike: a difference in the figures may be its. Not where the workload
-             declares that it follows a setting in which the two differ (`FOLLOWS`, or `follows=` of the probe), or follows it only
-             where one of the two has a given value: `attn_impl=flash_attention_2`, after which the weights cannot be fp32.
-             Likewise one that was requested unlike, where a group did not get what it asked for and ran something else than the other:
-             its figures would stand under a name that did not run. And one on which the ranks of a group disagree.
-no_effect    every setting in which they were requested unlike was the same in effect, and so was all else: both ran the same code.
+confounded   a setting differs in effect although both requested the same: it may explain a difference in the figures. Not if the
+             workload declares that it follows a setting in which the two differ (`FOLLOWS`, or `follows=` of the probe), possibly only
+             for given values: with `attn_impl=flash_attention_2` the weights cannot be fp32. Also a setting that was requested
+             differently, if a group did not get what it requested and ran something else than the other: its name would be misleading.
+             And one on which the ranks of a group disagree.
+no_effect    every setting that was requested differently was the same in effect, and so was all else: both ran the same code.
 
-What only one of them reports is unknown of the other. Where it fell back there, and both requested it alike, that confounds; where they
-requested it unlike, it does unless it became what the other asked for. Else it is no reason against a comparison, but a caution
-(`reported_by_one`). Nothing is said about a setting that no workload reports.
+A setting that only one of them reports is unknown for the other. If it fell back there and both requested the same, that confounds; if they
+requested it differently, it confounds unless it became what the other requested. Otherwise it is only a caution (`reported_by_one`).
+Settings that no workload reports are not checked.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.core.text import join_names
-from seatrial.records.comparison import ComparedGroup, Unlike
+from seatrial.records.comparison import Group, Mismatch
 from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, EffectiveSetting, GroupSummary, setting_text
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
 ALLOW = "--allow-confounded"
 MAX_NAMED = 2
-"""Of several settings that confound, these are written out."""
-# What workloads give as the reason where nothing was changed.
+"""Of several settings that confound, so many are written out."""
+# Reasons that workloads give where nothing was changed.
 _NO_REASONS = ("", "as requested")
 COMMON = "{common}"
-"""In a remedy: the settings with the same remedy that both groups have on."""
+"""In a remedy, stands for the settings with the same remedy that are on in both groups."""
 _WORDS = {"True": "on", "False": "off", "": "none", "None": "none"}
 _LEFT_OPEN = ("", "None", "auto")
-"""Requested values that any effective one fulfils."""
-# Names of the same beside the usual ones.
+"""Requested values that every effective one fulfils."""
+# Other names, with the usual one.
 _SYNONYMS = {
     "bfloat16": "bf16",
     "float16": "fp16",
@@ -44,27 +44,25 @@ _SYNONYMS = {
     "float32": "fp32",
     **dict.fromkeys(("sdpattention", "scaled_dot_product_attention"), "sdpa"),
 }
-# What follows in a report is where or why.
+# The rest of a report is where or why.
 _END_OF_NAME = re.compile(r"\s*(?:\s\(|[;:,])")
 _ARROW = re.compile(r"\s*(?:->|=>|→)\s*")
-# What a longer name of the same implementation may have more.
+# What a longer name of the same implementation may add.
 _MORE_OF_NAME = re.compile(r"(?:attention|attn|mixed|v?\d+)*")
-# In a report: the rest is about what is not in effect.
+# Words after which a report is about what is not in effect.
 _DENIALS = frozenset({"not", "no", "non", "without", "disabled", "off", "unavailable", "unsupported", "missing", "failed"})
-# A script may take a switch as a number and report it as the truth value that it became.
+# A script may take a switch as a number and report it as a truth value.
 _SWITCHES = ({"0", "False"}, {"1", "True"})
-
-Group = GroupSummary | ComparedGroup
 
 
 @dataclass(frozen=True, kw_only=True)
 class _GroupSettings:
-    """What is known of one group; names of settings with _ for -."""
+    """One group's settings; names have _ for -."""
 
     name: str
     requested: Mapping[str, str]
     axes: Mapping[str, str]
-    """All of them, bundles by their names."""
+    """All axes, bundles by their names."""
     settings: Mapping[str, EffectiveSetting]
     conditions: str
     """Machine and code."""
@@ -72,19 +70,20 @@ class _GroupSettings:
     """Empty within a ranking, where both are of one campaign."""
 
     def value(self, name: str) -> str | None:
-        """In effect; as requested where the workload does not report it."""
+        """The effective value; the requested one where the workload does not report it."""
         reported = self.settings.get(name)
         return reported.effective_text if reported else self.requested.get(name, self.axes.get(name))
 
-    def asked_for(self, name: str, value: str) -> bool:
-        """`equal` is written with what it became: `equal:front_end`. A driver's variable is its setting in upper case."""
+    def requested_value(self, name: str, value: str) -> bool:
+        """Whether the group requested this value. `equal` may be followed by its result, `equal:front_end`; a driver's variable is its
+        setting in upper case."""
         name = _plain(name).lower()
         found = self.settings[name].requested_text if name in self.settings else self.requested.get(name, "")
         return found.split(":")[0] == setting_text(value)
 
 
 class _Pair:
-    """Two groups, and in what they differ."""
+    """Two groups and their differences."""
 
     def __init__(self, a: _GroupSettings, b: _GroupSettings) -> None:
         self.a, self.b = a, b
@@ -92,7 +91,7 @@ class _Pair:
 
     @cached_property
     def requested_differently(self) -> list[str]:
-        """Settings that were requested unlike, those of the plan first; of an axis that sets a script's option, the option."""
+        """Settings that were requested differently, those of the plan first; for an axis that sets a script's option, the option."""
         a, b = self.a, self.b
         planned = [name for name in dict.fromkeys([*a.requested, *b.requested]) if a.requested.get(name) != b.requested.get(name)]
         known = [name for name in planned if name in self.reported]
@@ -101,18 +100,19 @@ class _Pair:
         return list(dict.fromkeys([*(name for name in planned if name not in aliases), *more]))
 
     def differs(self, name: str) -> bool:
-        """In effect, as far as that is known. A switch that was requested as a number may be reported as a truth value."""
+        """Whether it differs in effect, as far as known. A switch that was requested as a number may be reported as a truth value."""
         a, b = self.a.value(name), self.b.value(name)
         is_request = (name in self.a.settings) != (name in self.b.settings)
         return a != b and not (is_request and {a, b} in _SWITCHES)
 
     def is_followed(self, name: str) -> bool:
-        """It was declared to follow a setting in which the two differ, where one of them has a value for which that was declared."""
+        """Whether it was declared to follow a setting in which the two differ, with a value in one of them for which that was declared."""
         return any(self.differs(other) and (not values or self._one_has(other, values)) for other, values in self._declared(name))
 
-    def is_part_of(self, name: str, unlike: Sequence[str]) -> bool:
-        """Reported only because of a setting that was requested unlike: what follows torch.compile is not there without it."""
-        return any(other in unlike for other, _ in self._declared(name))
+    def is_part_of(self, name: str, differing: Sequence[str]) -> bool:
+        """Whether it is reported only because of a setting that was requested differently: without torch.compile, what follows it does
+        not exist."""
+        return any(other in differing for other, _ in self._declared(name))
 
     def _declared(self, name: str) -> list[tuple[str, list[str]]]:
         return [_name_and_values(one) for group in (self.a, self.b) if name in group.settings for one in group.settings[name].follows]
@@ -134,43 +134,43 @@ class _Pair:
         return not self.is_followed(name)
 
     def _fell_back_unseen(self, name: str) -> bool:
-        """It fell back where it is reported; the other group does not report what became of it. Requested unlike, it is the axis: the
-        group that fell back did not run what its name says. What the other asked for is then all that is known of that one; where both
-        are the same, the axis had no effect."""
+        """Whether it fell back in the one group that reports it. If it was requested differently, it is the axis, and the group that fell
+        back did not run what its name says; of the other only the request is known. If the two are the same, the axis had no effect."""
         reported = self.a.settings.get(name) or self.b.settings[name]
         if not (_fell_back(reported) or _is_mixed(reported)) or self.is_followed(name):
             return False
         if name in self.requested_differently:
             return self.differs(name)
-        # A setting that no plan names is one of the script itself: the same in one campaign, perhaps not there at all in another.
-        is_alike = name in self.a.requested or self.a.campaign == self.b.campaign
-        return is_alike and not self.is_part_of(name, self.requested_differently)
+        # A setting that no plan names belongs to the script: the same within a campaign, but another campaign may not have it.
+        is_same_request = name in self.a.requested or self.a.campaign == self.b.campaign
+        return is_same_request and not self.is_part_of(name, self.requested_differently)
 
 
-def confounding(a: Group, b: Group) -> Unlike | None:
-    """Settings in effect that differ though they were requested alike, or that are not what a group asked for; None without any."""
+def confounding(a: Group, b: Group) -> Mismatch | None:
+    """Effective settings that differ although both requested the same, or that are not what a group requested; None without any."""
     if not (_reports(a) or _reports(b)):
         return None
     pair = _Pair(_group_settings(a), _group_settings(b))
     names = [name for name in dict.fromkeys([*pair.a.settings, *pair.b.settings]) if pair.is_confounded_by(name)]
     if not names:
         return None
-    return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=_confounded_text(pair, names), remedy=_remedy(pair, names))
+    text, remedy = _confounded_text(pair, names), _remedy(pair, names)
+    return Mismatch(kind=CONFOUNDED, metrics=(), setting=", ".join(names), names=tuple(names), text=text, remedy=remedy)
 
 
 def _remedy(pair: _Pair, names: Sequence[str]) -> str:
-    """`set fast_paths=equal and set mixed_precision to autocast or weights in both`."""
+    """The changes that remove all of them: `set fast_paths=equal and set mixed_precision to autocast or weights in both`."""
     return join_names(list(dict.fromkeys(_equalizing_change(pair, name) for name in names)), MAX_NAMED, " and ")
 
 
 def _equalizing_change(pair: _Pair, name: str) -> str:
-    """What the workload declares, the first that the two do not have yet; else a value that both can have."""
+    """The first value that the workload declares and the two do not have yet; else a value that both can have."""
     for group in (pair.a, pair.b):
         if name in group.settings and _is_mixed(group.settings[name]):
-            return f"make {name} the same on all ranks of {group.name}"
+            return f"set {name} to the same on all ranks of {group.name}"
     if name in pair.requested_differently:
         fallen = next(group for group in (pair.a, pair.b) if name in group.settings and _fell_back(group.settings[name]))
-        # A reason behind the value is no part of it.
+        # A reason after the value does not belong to it.
         ran = re.split(r"\s\(|;", fallen.settings[name].effective_text)[0]
         return f"set {name}={ran or 'null'} in {fallen.name}"
     reported = [one for group in (pair.a, pair.b) if (one := group.settings.get(name))]
@@ -178,9 +178,9 @@ def _equalizing_change(pair: _Pair, name: str) -> str:
     declared = a.alike_by or b.alike_by
     if declared:
         setting, values = _name_and_values(declared, plain=False)
-        missing = [value for value in values if not all(group.asked_for(setting, value) for group in (pair.a, pair.b))]
+        missing = [value for value in values if not all(group.requested_value(setting, value) for group in (pair.a, pair.b))]
         value = missing[0] if missing else values[-1]
-        return f"set {setting}={value.replace(COMMON, _on_in_both(pair, declared))}"
+        return f"set {setting}={value.replace(COMMON, _common_parts(pair, declared))}"
     if len(reported) == 1:
         return f"set {name}={a.effective_text or 'null'} in both"
     if a.requested_text in (a.effective_text, b.effective_text):
@@ -189,55 +189,55 @@ def _equalizing_change(pair: _Pair, name: str) -> str:
     return f"set {name} to {_word(a.effective_text)} or {_word(b.effective_text)} in both"
 
 
-def _on_in_both(pair: _Pair, declared: str) -> str:
-    """Of the settings that are made alike in the same way, those that both groups have on."""
-    alike = [name for name, one in pair.a.settings.items() if one.alike_by == declared and name in pair.b.settings]
-    return ",".join(name for name in alike if pair.a.value(name) == pair.b.value(name) == str(True)) or "none"
+def _common_parts(pair: _Pair, declared: str) -> str:
+    """Of the settings with the same remedy, those that are on in both groups."""
+    together = [name for name, one in pair.a.settings.items() if one.alike_by == declared and name in pair.b.settings]
+    return ",".join(name for name in together if pair.a.value(name) == pair.b.value(name) == str(True)) or "none"
 
 
-def confounded_sentence(found: Unlike) -> str:
+def confounded_sentence(found: Mismatch) -> str:
     """`confounded: tower_graph is on in z0 and off in z1 (…); set fast_paths=equal, or --allow-confounded`."""
     return f"{CONFOUNDED}: {found.text}; {found.remedy}, or {ALLOW}"
 
 
-def refusal(found: Unlike | None, *, allow_confounded: bool) -> str:
-    """Why two groups are not compared by any figure; empty where they are."""
+def refusal(found: Mismatch | None, *, allow_confounded: bool) -> str:
+    """Why two groups are not compared at all; empty where they are."""
     if found is None or (found.kind == CONFOUNDED and allow_confounded):
         return ""
     return confounded_sentence(found) if found.kind == CONFOUNDED else f"{found.text}: nothing to compare"
 
 
-def without_effect(a: Group, b: Group) -> Unlike | None:
-    """That the two ran the same though they were requested unlike; None where they did not, or where that is not known."""
+def without_effect(a: Group, b: Group) -> Mismatch | None:
+    """A mismatch where the two ran the same although they were requested differently; None where they did not or that is unknown."""
     return _without_effect(_Pair(_group_settings(a), _group_settings(b))) if _reports(a) or _reports(b) else None
 
 
-def _without_effect(pair: _Pair) -> Unlike | None:
-    unlike = pair.requested_differently
-    if not unlike or pair.a.conditions != pair.b.conditions or not all(name in pair.reported and not pair.differs(name) for name in unlike):
+def _without_effect(pair: _Pair) -> Mismatch | None:
+    varied = pair.requested_differently
+    if not varied or pair.a.conditions != pair.b.conditions or not all(name in pair.reported and not pair.differs(name) for name in varied):
         return None
-    for name in pair.reported - set(unlike):
+    for name in pair.reported - set(varied):
         in_both = name in pair.a.settings and name in pair.b.settings
-        if pair.differs(name) if in_both else not pair.is_part_of(name, unlike):
+        if pair.differs(name) if in_both else not pair.is_part_of(name, varied):
             return None
-    return Unlike(kind=NO_EFFECT, metrics=(), setting=", ".join(unlike), text=_no_effect_text(pair, unlike))
+    return Mismatch(kind=NO_EFFECT, metrics=(), setting=", ".join(varied), text=_no_effect_text(pair, varied))
 
 
 def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
-    """Settings that were requested unlike and were the same in effect, each with a clause, where others did have one."""
+    """A clause for each setting that was requested differently and was the same in effect, where others had an effect."""
     pair = _Pair(_group_settings(a), _group_settings(b))
     names = [name for name in pair.requested_differently if name in pair.reported and not pair.differs(name)]
     return tuple(_no_effect_text(pair, [name], by_bundle=False) for name in names)
 
 
-def settings_apart(a: Group, b: Group) -> tuple[str, ...]:
-    """Settings that were requested unlike and differ in effect, as far as that is known."""
+def settings_differences(a: Group, b: Group) -> tuple[str, ...]:
+    """Settings that were requested differently and differ in effect, as far as known."""
     pair = _Pair(_group_settings(a), _group_settings(b))
     return tuple(name for name in pair.requested_differently if pair.differs(name))
 
 
 def reported_by_one(a: Group, b: Group) -> str:
-    """Which settings only one of them reports; empty where there is none that matters."""
+    """Which settings only one of the two reports; empty where none of them matters."""
     if not (_reports(a) or _reports(b)):
         return ""
     pair = _Pair(_group_settings(a), _group_settings(b))
@@ -251,55 +251,55 @@ def reported_by_one(a: Group, b: Group) -> str:
     return ""
 
 
-def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlike]]:
-    """Groups that ran the same as another: by name, that one and why. Of those alike, the one that got what it asked for stands for all,
-    else the first."""
+def equivalent_groups(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Mismatch]]:
+    """Groups that ran the same as another one: by name, that one and why. The group that got most of what it requested represents the
+    others, else the first."""
     known = [_group_settings(group) for group in groups]
     reported = {name for group in known for name in group.settings}
     if not reported:
         return {}
     in_all = [name for name in sorted(reported) if all(name in group.settings for group in known)]
-    # What no workload reports must be alike. An axis that sets a reported option of a script is that option.
+    # Settings that no workload reports must be the same. An axis that sets a reported option of a script is that option.
     in_none = sorted({name for group in known for name in group.requested} - reported)
     in_none = [name for name in in_none if not any(_is_alias(name, option, known) for option in reported)]
     by_key: dict[tuple[object, ...], list[_GroupSettings]] = {}
     for group in known:
         values = (*(group.settings[name].effective_text for name in in_all), *(group.requested.get(name) for name in in_none))
         by_key.setdefault((group.conditions, *values), []).append(group)
-    found: dict[str, tuple[str, Unlike]] = {}
-    for alike in by_key.values():
-        first = max(alike, key=lambda group: sum(_is_as_requested(one) for one in group.settings.values()))
-        for group in alike:
-            unlike = _without_effect(_Pair(first, group)) if group is not first else None
-            if unlike is not None:
-                found[group.name] = first.name, unlike
+    found: dict[str, tuple[str, Mismatch]] = {}
+    for same in by_key.values():
+        first = max(same, key=lambda group: sum(_is_as_requested(one) for one in group.settings.values()))
+        for group in same:
+            mismatch = _without_effect(_Pair(first, group)) if group is not first else None
+            if mismatch is not None:
+                found[group.name] = first.name, mismatch
     return found
 
 
 def _is_alias(axis: str, option: str, known: Sequence[_GroupSettings]) -> bool:
-    """`-P attn=sdpa,flash -- train.py --attn_impl {attn}`: the axis is the option by another name."""
+    """Whether the axis is the option by another name: `-P attn=sdpa,flash -- train.py --attn_impl {attn}`."""
     return all(axis in group.axes and group.axes[axis] == group.requested.get(option) for group in known)
 
 
 def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
-    """`tower_graph is on in z0 and off in z1 (ZeRO 1 hooks into the gradients)`: the reason of the one that did not get what it asked
-    for. Settings with the same values and reason are one clause."""
+    """`tower_graph is on in z0 and off in z1 (ZeRO 1 hooks into the gradients)`, with the reason of the group that did not get what it
+    requested. Settings with the same values and reason share a clause."""
     clauses: dict[str, list[str]] = {}
     for name in names:
         reported = [one for group in (pair.b, pair.a) if (one := group.settings.get(name))]
         reasons = [*(one.reason for one in reported if one.effective_text != one.requested_text), *(one.reason for one in reported)]
         values = f"{_value_in(pair, pair.a, name)} and {_value_in(pair, pair.b, name).rstrip(',')}"
         clauses.setdefault(f"{values}{_first_reason(reasons)}", []).append(name)
-    texts = [f"{', '.join(alike)} {'is' if len(alike) == 1 else 'are'} {values}" for values, alike in clauses.items()]
+    texts = [f"{', '.join(same)} {'is' if len(same) == 1 else 'are'} {values}" for values, same in clauses.items()]
     return join_names(texts, MAX_NAMED, "; ")
 
 
 def _value_in(pair: _Pair, group: _GroupSettings, name: str) -> str:
-    """`off in z1`; of a setting that was requested unlike, what was asked for too."""
+    """`off in z1`; of a setting that was requested differently, what was requested too."""
     one = group.settings.get(name)
     if one is None:
         return f"unknown in {group.name}, which does not report it,"
-    asked = f", which asked for {_word(one.requested_text)}," if name in pair.requested_differently and _fell_back(one) else ""
+    asked = f", which requested {_word(one.requested_text)}," if name in pair.requested_differently and _fell_back(one) else ""
     return f"{_word(one.effective_text)} in {group.name}{asked}"
 
 
@@ -312,12 +312,12 @@ def _is_as_requested(one: EffectiveSetting) -> bool:
 
 
 def _fell_back(one: EffectiveSetting) -> bool:
-    """Whether something else is in effect than was asked for."""
+    """Whether something else is in effect than was requested."""
     if one.requested_text in _LEFT_OPEN or _is_as_requested(one):
         return False
     effective = _ARROW.split(one.effective_text)[-1] or "none"
     requested = _words(one.requested_text)
-    # A list, or a device by its number: all of it was asked for.
+    # A list, or a device by its number: all of it was requested.
     if _END_OF_NAME.search(one.requested_text):
         return _words(effective) != requested
     name = _END_OF_NAME.split(effective)[0]
@@ -328,8 +328,8 @@ def _fell_back(one: EffectiveSetting) -> bool:
 
 
 def _is_name_of(reported: Sequence[str], requested: Sequence[str]) -> bool:
-    """Whether a script reports what was requested, perhaps under a longer name: flash as FlashAttention2, bf16 as bfloat16-mixed. Of words
-    that were requested none may be missing: adamw is not adamw_fused."""
+    """Whether a script reports what was requested, perhaps under a longer name: flash as FlashAttention2, bf16 as bfloat16-mixed. No
+    requested word may be missing: adamw is not adamw_fused."""
     if not _DENIALS.isdisjoint(set(reported) - set(requested)):
         return False
     if reported[: len(requested)] == requested:
@@ -343,15 +343,15 @@ def _is_name_of(reported: Sequence[str], requested: Sequence[str]) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    """In lower case, each by its usual name, without torch's own."""
+    """The words of a name in lower case, each by its usual name, without the prefix `torch`."""
     text = name.lower()
     found = [_SYNONYMS.get(word, word) for word in re.split(r"[\W_]+", _SYNONYMS.get(text, text)) if word]
     return found[1:] if found[:1] == ["torch"] and len(found) > 1 else found
 
 
-def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = True) -> str:
-    """`attn_impl had no effect: both ran sdpa (flash_attn is not installed)`; a bundle by its axis, with the settings behind it."""
-    planned = [name for name in unlike if pair.a.requested.get(name) != pair.b.requested.get(name)] or list(unlike)
+def _no_effect_text(pair: _Pair, varied: Sequence[str], *, by_bundle: bool = True) -> str:
+    """`attn_impl had no effect: both ran sdpa (flash_attn is not installed)`; a bundle by its axis, with its settings."""
+    planned = [name for name in varied if pair.a.requested.get(name) != pair.b.requested.get(name)] or list(varied)
     axes = pair.a.axes if by_bundle else {}
     bundles = [name for name in axes if name not in pair.a.requested and axes[name] != pair.b.axes.get(name)]
     reported = [one for name in planned for group in (pair.b, pair.a) if (one := group.settings.get(name))]
@@ -364,7 +364,7 @@ def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = Tru
 
 
 def _first_reason(reasons: Iterable[str]) -> str:
-    """In brackets; empty where none says more than that it is as requested."""
+    """The first reason in brackets; empty where all are `as requested`."""
     known = (text.removeprefix(WORKLOAD_CAUTION).rstrip(".") for text in reasons if text not in _NO_REASONS)
     return next((f" ({text})" for text in known), "")
 
@@ -378,7 +378,7 @@ def _plain(name: str) -> str:
 
 
 def _name_and_values(declared: str, *, plain: bool = True) -> tuple[str, list[str]]:
-    """`torch_compile_mode=reduce-overhead|max-autotune`; a name alone has no values."""
+    """Name and values of `torch_compile_mode=reduce-overhead|max-autotune`; a name alone has no values."""
     name, _, values = declared.partition("=")
     return _plain(name) if plain else name, values.split("|") if values else []
 
@@ -388,17 +388,11 @@ def _reports(group: Group) -> bool:
 
 
 def _group_settings(group: Group) -> _GroupSettings:
-    if isinstance(group, GroupSummary):
-        name, requested, conditions, campaign = group.group, group.requested, group.fingerprint, ""
-        axes = {axis: "" if value is None else str(value) for axis, value in group.axes.items()}
-    else:
-        name, requested, axes, campaign = group.name, group.requested, group.settings, group.campaign
-        conditions = repr((sorted(group.machine.items()), sorted(group.code.items())))
     return _GroupSettings(
-        name=name,
-        requested={_plain(key): setting_text(value) for key, value in requested.items()},
-        axes={_plain(key): setting_text(value) for key, value in axes.items()},
+        name=group.name,
+        requested={_plain(key): setting_text(value) for key, value in group.requested.items()},
+        axes={_plain(key): setting_text(value) for key, value in group.varied.items()},
         settings={_plain(one.name): one for one in group.effective_settings},
-        conditions=conditions,
-        campaign=campaign,
+        conditions=group.conditions,
+        campaign=group.campaign,
     )

@@ -1,8 +1,8 @@
-"""The ETA at every logged step, replayed, and how good it was.
+"""The ETA replayed at every logged step, and its quality.
 
 In: the step and pause tables of a run, its spec, and the estimates its own log printed. Out: `EtaPoint`s of rank 0 and, where several ranks
 have step times, of the slowest rank (`global_max`), and their `EtaQuality`. Each estimate uses only earlier steps, with the estimator of a
-live run; the truth is rank 0's clock at its last step.
+live run; the actual time is rank 0's clock at its last step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Marks:
     step: Whole
     end_s: Floats
     paused_s: Floats
-    """Named pauses up to then."""
+    """Time in named pauses up to then."""
 
 
 class CutBlock(NamedTuple):
@@ -51,7 +51,7 @@ class CutBlock(NamedTuple):
 
 
 class _Plain:
-    """Mean and noise of every block as if none had a long step, and which may have one."""
+    """Mean and noise of every block as if it had no long step, and which blocks may have one."""
 
     def __init__(self, steps: Whole, took_s: Floats, starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> None:
         each, counts, rows = took_s / steps, ends - starts, np.arange(len(starts))
@@ -72,7 +72,7 @@ def eta_points(
     steps: pl.DataFrame, pauses: pl.DataFrame, spec: RunSpec, *, source: str = "events", printed: Sequence[EtaPoint] = ()
 ) -> tuple[EtaPoint, ...]:
     """Points of all modes; none where the plan turns them off, the number of steps is unknown, or no step's end is known. Where the script
-    itself `printed` points, these with the truth."""
+    itself `printed` points, these with the actual times."""
     ranks = list(_ranks(steps, pauses)) if spec.timing.eta_mode != OFF else []
     if not ranks:
         return ()
@@ -98,7 +98,7 @@ def run_length_s(rank0: pl.DataFrame) -> float | None:
 
 
 def eta_quality(points: Sequence[EtaPoint], run_length_s: float | None) -> EtaQuality | None:
-    """Of the points of one mode; None where no estimate has a truth."""
+    """Quality of the points of one mode; None where no estimate has an actual time."""
     return measure_eta_quality([(points, run_length_s)]) if run_length_s else None
 
 
@@ -123,7 +123,7 @@ def _ranks(steps: pl.DataFrame, pauses: pl.DataFrame) -> Iterator[_Marks]:
 
 
 def _known_rows(end_s: Floats) -> npt.NDArray[np.intp]:
-    """Rows whose time is known and later than all before; of lines that came together only the last has its own time."""
+    """Rows whose time is known and later than all previous ones; of lines that arrived together only the last has its own time."""
     known = np.flatnonzero(np.isfinite(end_s))
     if len(known) == 0:
         return known
@@ -136,7 +136,7 @@ def _known_rows(end_s: Floats) -> npt.NDArray[np.intp]:
 
 
 def _paused_s(pause: tuple[Any, ...], rank: int, step: Whole) -> Floats:
-    """All pauses of the rank up to each step, whose rows are in the order of steps."""
+    """Total pauses of the rank up to each step; rows are in the order of steps."""
     own = (pause[0] == rank) & np.isfinite(pause[2]) if len(pause[0]) else pause[0]
     if not own.any():
         return np.zeros(len(step))
@@ -199,20 +199,17 @@ def _slowest(
 ) -> list[EtaEstimate | None]:
     """At each row the estimate of the rank that is slowest by then; rank 0's own where no other is much slower."""
     at_steps = ranks[0].step[rows]
-    # Time from the rank's first step to each of these; 0 where it did not get there.
-    places = [np.searchsorted(marks.step, at_steps).clip(max=len(marks.step) - 1) for marks in ranks]
+    # Time from the rank's first step to each of these; 0 where it did not reach it.
+    indices = [np.searchsorted(marks.step, at_steps).clip(max=len(marks.step) - 1) for marks in ranks]
     passed_s = np.stack(
-        [
-            np.where(marks.step[place] == at_steps, marks.end_s[place] - marks.end_s[0], 0.0)
-            for marks, place in zip(ranks, places, strict=True)
-        ]
+        [np.where(marks.step[at] == at_steps, marks.end_s[at] - marks.end_s[0], 0.0) for marks, at in zip(ranks, indices, strict=True)]
     )
     slowest = np.where(passed_s.max(axis=0) > SLOWER_RATIO * passed_s[0], passed_s.argmax(axis=0), 0)
     estimates = {0: rank0}
     for number in np.unique(slowest).tolist():
         if number:
-            estimates[number] = _replay(ranks[number], places[number], spec, last_step)
-    return [estimates[number][place] for place, number in enumerate(slowest.tolist())]
+            estimates[number] = _replay(ranks[number], indices[number], spec, last_step)
+    return [estimates[number][at] for at, number in enumerate(slowest.tolist())]
 
 
 def _points(
@@ -271,15 +268,15 @@ def cut_blocks(step: Whole, end_s: Floats, paused_s: Floats, starts: npt.NDArray
             one = SplitMarks(Block(*mean), [], 0)
         carried = one.held
         found.append(CutBlock(passed[end], passed[end - carried], one, []))
-    for place in np.flatnonzero(pauses).tolist():
-        number = int(np.searchsorted(ends, place, side="right"))
-        found[number].pauses.append((passed[place + 1], float(pauses[place]), int(steps[place])))
+    for at in np.flatnonzero(pauses).tolist():
+        number = int(np.searchsorted(ends, at, side="right"))
+        found[number].pauses.append((passed[at + 1], float(pauses[at]), int(steps[at])))
     return found
 
 
 def _sorted(values: Floats, starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Floats:
     """The values of each block sorted in a row of its own, padded with NaN."""
-    places = starts[:, None] + np.arange(int((ends - starts).max()) + 1)
-    found = values[np.minimum(places, len(values) - 1)]
-    found[places >= ends[:, None]] = np.nan
+    indices = starts[:, None] + np.arange(int((ends - starts).max()) + 1)
+    found = values[np.minimum(indices, len(values) - 1)]
+    found[indices >= ends[:, None]] = np.nan
     return np.sort(found, axis=1)

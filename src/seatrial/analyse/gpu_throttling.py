@@ -1,9 +1,9 @@
-"""GPUs that were throttled, by power, heat or something else, and GPUs that do not work together.
+"""GPUs that were throttled by power, heat or something else, and GPUs that do not work at the same time.
 
-In: the GPUs' samples, the window and the number of ranks. Out: causes `thermal`, `power_cap` and `throttling`, each of the GPU with most of
-it; then `anti_correlated_gpus` or `gpu_imbalance`. A sample with a thermal reason counts as thermal, else one with a power reason as power:
-the driver sets general flags along with the specific one. Ranks that train one model work at the same time; where one GPU is busy while
-another idles, one waits for the other.
+In: the GPUs' samples, the window and the number of ranks. Out: causes `thermal`, `power_cap` and `throttling`, each for the GPU most
+affected; then `anti_correlated_gpus` or `gpu_imbalance`. A sample with a thermal reason counts as thermal, else one with a power reason as
+power: the driver sets general flags along with the specific one. Ranks that train one model work at the same time; where one GPU is busy
+while another idles, one waits for the other.
 """
 
 from __future__ import annotations
@@ -20,55 +20,55 @@ from seatrial.analyse.statistics import median, mid_ranks
 from seatrial.analyse.telemetry_summary import SETTINGS, Floats, WindowSpan, column, finite_mean, gpu_name
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.records.measure import (
+    ANTI_CORRELATED_GPUS,
+    ANTI_CORRELATION_MAX_COEFFICIENT,
+    ANTI_CORRELATION_MIN_SAMPLES,
+    ANTI_CORRELATION_MIN_SIGMAS,
+    ANTI_CORRELATION_MIN_SWING_PCT,
     IDLE_PCT,
-    IN_TURNS,
-    TURNS_LEAST_SAMPLES,
-    TURNS_LEAST_SWING_PCT,
-    TURNS_LEAST_WIDTHS,
-    TURNS_MOST_CORRELATION,
     JitterCause,
 )
 
 MIN_CLOCK_SAMPLES = 10
-"""Of one GPU; with fewer, a single throttled one would be a large share."""
+"""Samples of one GPU; with fewer, a single throttled sample would be a large share."""
 THERMAL = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown"})
 POWER = frozenset({"sw_power_cap", "hw_power_brake_slowdown"})
 FREE = -1
 KINDS = ("thermal", "power_cap", "throttling")
 MIN_SHARE = {"thermal": 0.05, "power_cap": 0.2, "throttling": 0.05}
-"""Of a GPU's samples. A healthy GPU under load touches its power limit now and then; no healthy one is too hot."""
+"""Share of a GPU's samples. A healthy GPU under load touches its power limit now and then, but is never too hot."""
 WEIGHT = {"thermal": 1.0, "power_cap": 0.5, "throttling": 1.0}
-"""A GPU at its power limit may be as steady as any other: weaker evidence than heat."""
+"""A GPU at its power limit may be as steady as any other, so it is weaker evidence than heat."""
 AT_LIMIT = 0.9
-"""Of the GPU's own limit: with less power than this another limit throttles it."""
+"""Share of the GPU's own limit: below it, another limit throttles the GPU."""
 CLOCK_ADVICE = {
     "thermal": "Check its cooling (fans, air flow, inlet temperature) and run again",
     "throttling": "`nvidia-smi -q -d PERFORMANCE` shows more; compare only with runs throttled the same way",
 }
 FILE = ATTEMPT_FILES.gpu_telemetry.name
 BUSY_PCT = 90.0
-"""The seeds' extreme imbalance: one GPU at least, another at most IDLE_PCT."""
+"""The seeds' extreme imbalance: one GPU at or above this, another at or below IDLE_PCT."""
 MIN_EXTREME = 0.2
-"""Of the samples: less can come from moments at which a loader or a checkpoint delayed one rank."""
+"""Share of the samples: less can be moments at which a loader or a checkpoint delayed one rank."""
 SIMULTANEOUS = 0.5
-"""Of an interval: samples of two GPUs nearer than this count as simultaneous."""
-TURNS_ADVICE = "Check the links between them (`nvidia-smi topo -m`), the placement of ranks and the host's load before tuning"
+"""Share of an interval: samples of two GPUs closer than this are simultaneous."""
+ANTI_CORRELATION_ADVICE = "Check the links between them (`nvidia-smi topo -m`), the placement of ranks and the host's load before tuning"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Throttled:
-    """The GPU that one kind of reason throttles most."""
+    """The GPU that a kind of reason throttles most."""
 
     kind: str
     gpu: int
     others: int
-    """Other GPUs that are throttled too."""
+    """The number of other GPUs that are throttled too."""
     reasons: str
-    """The driver's reasons, of all GPUs."""
+    """The driver's reasons for all GPUs."""
     own: npt.NDArray[np.bool_]
-    """Its samples."""
+    """Which samples are its own."""
     throttled: npt.NDArray[np.bool_]
-    """Those of them that show it."""
+    """Which of these were throttled."""
 
     @property
     def share(self) -> float:
@@ -77,7 +77,7 @@ class _Throttled:
 
 @dataclass(frozen=True, kw_only=True)
 class _Utilisation:
-    """Utilisation in percent, one row a time, one column a GPU."""
+    """Utilisation in percent: a row for each time, a column for each GPU."""
 
     gpus: list[int | str]
     """Their names."""
@@ -93,7 +93,7 @@ class _Utilisation:
 
 
 def clock_causes(rows: pl.DataFrame, gpu: Floats, span: WindowSpan, hosts: Sequence[str] = ()) -> Iterator[JitterCause]:
-    """One cause a kind."""
+    """At most one cause of each kind."""
     for found in _throttled(rows, gpu):
         yield _cause(found, rows, span, gpu_name(found.gpu, hosts))
 
@@ -108,8 +108,8 @@ def _throttled(rows: pl.DataFrame, gpu: Floats) -> Iterator[_Throttled]:
         return
     sample_kind = np.array([kinds[text] for text in texts])
     gpus, index, samples = np.unique(gpu, return_inverse=True, return_counts=True)
-    for place, kind in enumerate(KINDS):
-        count = np.bincount(index[sample_kind == place], minlength=len(gpus))
+    for number, kind in enumerate(KINDS):
+        count = np.bincount(index[sample_kind == number], minlength=len(gpus))
         share = np.where(samples >= MIN_CLOCK_SAMPLES, count / samples, 0.0)
         worst = int(share.argmax())
         if share[worst] >= MIN_SHARE[kind]:
@@ -117,9 +117,9 @@ def _throttled(rows: pl.DataFrame, gpu: Floats) -> Iterator[_Throttled]:
                 kind=kind,
                 gpu=int(gpus[worst]),
                 others=int((share >= MIN_SHARE[kind]).sum()) - 1,
-                reasons="+".join(sorted({word for text, own in kinds.items() if own == place for word in _reasons(text)})),
+                reasons="+".join(sorted({word for text, own in kinds.items() if own == number for word in _reasons(text)})),
                 own=index == worst,
-                throttled=(index == worst) & (sample_kind == place),
+                throttled=(index == worst) & (sample_kind == number),
             )
 
 
@@ -187,7 +187,7 @@ def gpu_causes(table: pl.DataFrame, span: WindowSpan, world_size: int, hosts: Se
     samples = _simultaneous(gpu, column(rows, "epoch_sec"), column(rows, "util_gpu_pct"), world_size)
     if samples is not None:
         samples = replace(samples, gpus=[gpu_name(int(index), hosts) for index in samples.gpus])
-        yield from _in_turns(samples, span) or _imbalance(samples, span)
+        yield from _anti_correlated(samples, span) or _imbalance(samples, span)
 
 
 def _simultaneous(gpu: Floats, at: Floats, util: Floats, world_size: int) -> _Utilisation | None:
@@ -196,49 +196,49 @@ def _simultaneous(gpu: Floats, at: Floats, util: Floats, world_size: int) -> _Ut
     gpu, at, util = gpu[known], at[known], util[known]
     each = {int(index): gpu == index for index in np.unique(gpu)}
     if world_size < len(each):
-        # A GPU that no rank works on idles as it should.
+        # A GPU without a rank idles as it should.
         each = {index: own for index, own in each.items() if util[own].max() > IDLE_PCT}
-    if len(each) < 2 or min(int(own.sum()) for own in each.values()) < TURNS_LEAST_SAMPLES:
+    if len(each) < 2 or min(int(own.sum()) for own in each.values()) < ANTI_CORRELATION_MIN_SAMPLES:
         return None
     first_at = at[next(iter(each.values()))]
     near_s = SIMULTANEOUS * median(np.diff(first_at))
     columns = [_nearest(first_at, at[own], util[own], near_s) for own in each.values()]
     table = np.stack(columns, axis=1)
     table = table[~np.isnan(table).any(axis=1)]
-    return _Utilisation(gpus=list(each), util=table) if len(table) >= TURNS_LEAST_SAMPLES else None
+    return _Utilisation(gpus=list(each), util=table) if len(table) >= ANTI_CORRELATION_MIN_SAMPLES else None
 
 
 def _nearest(wanted: Floats, at: Floats, values: Floats, near_s: float) -> Floats:
-    """By wanted time, the value nearest to it; NaN where none is near."""
+    """The value nearest to each wanted time; NaN where none is near."""
     after = np.minimum(np.searchsorted(at, wanted), len(at) - 1)
     before = np.maximum(after - 1, 0)
     nearest = np.where(np.abs(at[before] - wanted) < np.abs(at[after] - wanted), before, after)
     return np.where(np.abs(at[nearest] - wanted) <= near_s, values[nearest], np.nan)
 
 
-def _in_turns(samples: _Utilisation, span: WindowSpan) -> list[JitterCause]:
-    """The most clearly anti-correlated pair, if any is."""
+def _anti_correlated(samples: _Utilisation, span: WindowSpan) -> list[JitterCause]:
+    """The most clearly anti-correlated pair, if there is one."""
     ordered, last = np.sort(samples.util, axis=0), len(samples.util) - 1
-    swings = np.flatnonzero(ordered[int(0.9 * last)] - ordered[math.ceil(0.1 * last)] >= TURNS_LEAST_SWING_PCT)
+    swings = np.flatnonzero(ordered[int(0.9 * last)] - ordered[math.ceil(0.1 * last)] >= ANTI_CORRELATION_MIN_SWING_PCT)
     if len(swings) < 2:
         return []
-    ranks = np.stack([mid_ranks(samples.util[:, place])[0] - 1 for place in swings])
+    ranks = np.stack([mid_ranks(samples.util[:, at])[0] - 1 for at in swings])
     correlation: Floats = np.atleast_2d(np.corrcoef(ranks))
     widths = -correlation * np.sqrt(_effective_samples(ranks) - 1)
-    clear = (correlation <= TURNS_MOST_CORRELATION) & (widths >= TURNS_LEAST_WIDTHS)
+    clear = (correlation <= ANTI_CORRELATION_MAX_COEFFICIENT) & (widths >= ANTI_CORRELATION_MIN_SIGMAS)
     if not clear.any():
         return []
     first, second = np.unravel_index(np.argmin(np.where(clear, correlation, 1.0)), correlation.shape)
-    names = [samples.gpus[int(swings[place])] for place in sorted((first, second))]
-    return [_turns(names, float(correlation[first, second]), samples, span)]
+    names = [samples.gpus[int(swings[at])] for at in sorted((first, second))]
+    return [_anti_correlation_cause(names, float(correlation[first, second]), samples, span)]
 
 
-def _turns(names: list[int | str], correlation: float, samples: _Utilisation, span: WindowSpan) -> JitterCause:
+def _anti_correlation_cause(names: list[int | str], correlation: float, samples: _Utilisation, span: WindowSpan) -> JitterCause:
     n = len(samples.util)
     return JitterCause(
-        kind=IN_TURNS,
+        kind=ANTI_CORRELATED_GPUS,
         text=f"GPU {names[0]} and GPU {names[1]} have anti-correlated utilisation: rank correlation {correlation:.2f} (n = {n} "
-        f"samples, {span.text}); {_imbalance_text(samples)}. {TURNS_ADVICE}.",
+        f"samples, {span.text}); {_imbalance_text(samples)}. {ANTI_CORRELATION_ADVICE}.",
         numbers={
             "gpu_a": names[0],
             "gpu_b": names[1],
@@ -285,7 +285,7 @@ def _imbalance_text(samples: _Utilisation) -> str:
 
 
 def _effective_samples(ranks: Floats) -> Floats:
-    """By pair, the number of independent samples: utilisation is autocorrelated."""
+    """The number of independent samples of each pair: utilisation is autocorrelated."""
     centred = ranks - ranks.mean(axis=1, keepdims=True)
     autocorrelation = (centred[:, 1:] * centred[:, :-1]).sum(axis=1) / (centred**2).sum(axis=1)
     product = np.clip(np.multiply.outer(autocorrelation, autocorrelation), 0.0, None)

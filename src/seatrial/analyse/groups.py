@@ -2,10 +2,10 @@
 
 In: measured runs and the baseline's name. Out: one `GroupSummary` for each group key, with our figures as estimates and the seeds' group
 columns by their rules. Only current attempts that ended ok under the newest conditions count: runs with another driver, GPU, commit or
-effective setting are set aside with a caution, never averaged in.
+effective setting are set aside with a caution, never averaged.
 
-Of two `ComparedGroup`s: why they must not be compared (the same runs, different machines, debug settings in one only), and the settings and
-code in which they differ. Whether they did the same work: analyse.comparable.
+Also, for two `ComparedGroup`s: why they must not be compared (the same runs, different machines, debug settings in one only), and how their
+settings and code differ. Whether they did the same work: analyse.comparable.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from functools import lru_cache
 from seatrial.analyse.confounding import NO_EFFECT, confounding, refusal, without_effect
 from seatrial.analyse.stability import group_stability
 from seatrial.analyse.statistics import estimate
-from seatrial.core.text import MAX_IN_PASSING, count, count_were, join_names
+from seatrial.analyse.work_settings import run_work_settings, typed_settings
+from seatrial.core.text import MAX_IN_PASSING, count, join_names
 from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import GROUP_SEED
-from seatrial.records.comparison import ComparedGroup, Unlike
+from seatrial.records.comparison import ComparedGroup, Mismatch
+from seatrial.records.figures import ITER_P50, MEASURED, STABILITY_SCORE
 from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary, setting_text
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
-from seatrial.records.run_table import config_cells, qualified_name, run_work_settings
+from seatrial.records.run_table import config_cells, qualified_name
 from seatrial.records.signatures.registry import fault_of
-from seatrial.records.work_settings import typed_settings
 
-FIGURES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
 TYPED_WORK = ("samples_per_step", "tokens_per_step")
 CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
 MIXED = "mixed"
-ITER_P50 = "tail_mean_iter_p50_ms_mean"
-# Settings whose value is a level. Of the others the value is a path, an id or a list of names.
+# Settings whose value is a level; the value of others is a path, an id or a list of names.
 DEBUG_WITH_LEVELS = ("NCCL_DEBUG", "TORCH_DISTRIBUTED_DEBUG")
 NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
-"""Facts that differ between any two machines of one kind."""
+"""Facts that differ between two machines of one kind."""
 SIZE_SETTINGS = frozenset(
     {
         "place.ranks",
@@ -56,12 +55,12 @@ SIZE_SETTINGS = frozenset(
         "env.CUDA_VISIBLE_DEVICES",
     }
 )
-"""Names of the number of ranks in settings, and what goes with it."""
+"""Names of settings for the number of ranks, and of those that go with it."""
 MAX_CHANGES = 6
 LONGEST_VALUE = 24
 
 Changes = Mapping[str, tuple[str, str]]
-"""By name, the value in A and in B."""
+"""By name: the value in A and in B."""
 
 
 def summarise_groups(runs: Sequence[MeasuredRun], baseline_group: str, *, allow_confounded: bool = False) -> tuple[GroupSummary, ...]:
@@ -88,6 +87,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
     counted, aside = _newest_conditions([run for run in members if run.outcome is Outcome.OK])
     windows = [run.measure.window for run in counted if run.measure and run.measure.window]
     retried = sum(failed_before.get(run.attempt.spec.hash, 0) for run in members)
+    described = counted or members
     return GroupSummary(
         group=name,
         group_key=spec.key,
@@ -101,6 +101,9 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
             for run in members
             if run.attempt.outcome and _platform_failed(run)
         ),
+        world_size=max(described, key=_started_t).world_size,
+        # A mean over different numbers of ranks belongs to none of them.
+        ranks_known=len({run.world_size for run in described}) == 1 and all(run.measure.ranks_known for run in described if run.measure),
         failed_attempts=retried,
         set_aside_runs=len(aside),
         may_have_failed=len(runs_that_may_have_failed(counted)),
@@ -112,23 +115,23 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         window_n=sum(window.n for window in windows),
         stability=group_stability(counted),
         debug=tuple(sorted({f"{one.name}={one.value}" for run in counted if run.measure for one in run.measure.debug if not one.varied})),
-        seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
+        seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(described, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
         work=run_work_settings(spec),
         typed_work={name: value for name in TYPED_WORK if (value := getattr(spec.workload, name)) is not None},
         declares_work=spec.workload.module is not None,
         effective_settings=_effective_settings(counted[0]) if counted else (),
-        requested=_requested((counted or members)[0]),
+        requested=_requested(described[0]),
     )
 
 
 def _failed_itself(run: MeasuredRun) -> bool:
-    """A failure that counts against the group."""
+    """Whether a failure counts against the group."""
     return run.outcome is not None and run.outcome.is_failure and not _platform_failed(run)
 
 
 def _platform_failed(run: MeasuredRun) -> bool:
-    """A failure that is not the fault of the group's settings."""
+    """Whether a failure is not the fault of the group's settings."""
     outcome = run.attempt.outcome
     return outcome is not None and outcome.outcome.is_failure and fault_of(outcome) is Fault.INFRASTRUCTURE
 
@@ -138,8 +141,12 @@ def _newest_conditions(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[M
     if not ok:
         return [], []
     known = [run for run in ok if run.attempt.provenance.fingerprint]
-    newest = _conditions(max(known or ok, key=lambda run: run.attempt.outcome.started_t if run.attempt.outcome else 0.0))
+    newest = _conditions(max(known or ok, key=_started_t))
     return [run for run in ok if _conditions(run) == newest], [run for run in ok if _conditions(run) != newest]
+
+
+def _started_t(run: MeasuredRun) -> float:
+    return run.attempt.outcome.started_t if run.attempt.outcome else 0.0
 
 
 def _conditions(run: MeasuredRun) -> tuple[str, dict[str, str]]:
@@ -151,7 +158,7 @@ def _effective(run: MeasuredRun) -> dict[str, str]:
 
 
 def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
-    """As the workload reported them: all counted runs of a group have the same."""
+    """The settings as the workload reported them, the same in all counted runs of a group."""
     if run.measure is None:
         return ()
     workload = run.attempt.spec.workload
@@ -169,30 +176,30 @@ def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
 
 
 def _requested(run: MeasuredRun) -> dict[str, str]:
-    """Options of a script, settings, axes but for bundles (their settings are among these), variables of the plan, the number of ranks."""
+    """Options of a script, settings, axes except bundles (their settings are included), variables of the plan, the number of ranks."""
     spec = run.attempt.spec
     axes = {name: value for name, value in spec.axes.items() if spec.labels.get(name) != ""}
     settings = {**typed_settings(spec.workload.args, spec.env), **spec.settings, **axes}
     found = {name: _masked_text(name, value) for name, value in settings.items()}
     found |= {f"env.{name}": _masked(name, value) for name, value in spec.env.items()}
-    found |= {WORLD_SIZE: str(run.measure.world_size if run.measure else spec.place.ranks)}
+    found |= {WORLD_SIZE: str(run.world_size)}
     # A folder or a file that is named after the run differs in all of them.
     return {name: value.replace(spec.run, "{run}") for name, value in found.items()}
 
 
 def _masked_text(name: str, value: Scalar) -> str:
-    """In one spelling: a script that reports 1.0 and was asked for 1 got what it asked for."""
+    """A value in one spelling: a script that reports 1.0 where 1 was requested got what was requested."""
     return _masked(name, setting_text(value))
 
 
-# Most settings are the same in all groups, and masking a thousand groups anew would take longer than ranking them.
+# Most settings are the same in all groups, and masking them again for a thousand groups would take longer than ranking.
 _masked = lru_cache(maxsize=4096)(mask)
 
 
 def _figures(counted: list[MeasuredRun]) -> dict[str, Estimate]:
-    """A figure that some run lacks is left out: the mean would be of other runs than `runs` says."""
+    """The means; a figure that some run lacks is left out, since its mean would not be of `runs` runs."""
     figures = {}
-    for name in FIGURES:
+    for name in MEASURED:
         values = [getattr(run.measure, name) if run.measure else None for run in counted]
         found = estimate(values) if None not in values else None
         if found is not None:
@@ -209,8 +216,8 @@ def _set_aside(name: str, counted: list[MeasuredRun], aside: list[MeasuredRun]) 
         kind="unlike_runs",
         subject=name,
         numbers={"set_aside": len(aside)},
-        text=f"{count_were(len(aside), 'run')} made under other conditions and not averaged with the newest; what differs: {what}. To "
-        "count them, remove their folders and run the same command.",
+        text=f"{count(len(aside), 'run')} ran under different conditions and {'was' if len(aside) == 1 else 'were'} not averaged. "
+        f"Different: {what}. To count such a run, remove its folder and run the same command.",
     )
 
 
@@ -220,8 +227,8 @@ def _retried(name: str, failed_attempts: int) -> Iterator[Caution]:
             kind="retried",
             subject=name,
             numbers={"failed_attempts": failed_attempts},
-            text=f"{count(failed_attempts, 'earlier attempt')} of its runs failed before they ended ok: a configuration that fails now and "
-            "then is not safe to train with. run_manifest.tsv has each attempt and its cause.",
+            text=f"{count(failed_attempts, 'earlier attempt')} of its runs failed before one ended ok: a configuration that fails now and "
+            "then is not safe to train with. run_manifest.tsv lists each attempt and its cause.",
         )
 
 
@@ -230,8 +237,7 @@ def _changed_tree(name: str, counted: list[MeasuredRun]) -> Iterator[Caution]:
         yield Caution(
             kind="changed_tree",
             subject=name,
-            text="Only some of its runs were made with uncommitted changes in the working tree, so they may not have run the same code: "
-            "commit, and run them again.",
+            text="Only some of its runs ran with uncommitted changes, so they may not have run the same code: commit, and run them again.",
         )
 
 
@@ -244,8 +250,8 @@ def _differences(old: MeasuredRun, new: MeasuredRun) -> list[str]:
 
 
 def _with_speedup(groups: list[GroupSummary], baseline_group: str, *, allow_confounded: bool) -> list[GroupSummary]:
-    """Fill `speedup_vs_baseline`: the baseline's tail iter p50 over the group's. It stays empty, with a caution, for groups that are not
-    compared with the baseline: they ran the same, or are confounded."""
+    """Fill `speedup_vs_baseline`: the baseline's tail iter p50 over the group's. It stays empty, with a caution, for groups that ran the
+    same as the baseline or are confounded with it."""
     baseline = next((group for group in groups if group.group == baseline_group), None)
     if baseline is None:
         return [replace(group, seed={**group.seed, "speedup_vs_baseline": None}) for group in groups]
@@ -262,16 +268,16 @@ def _with_speedup(groups: list[GroupSummary], baseline_group: str, *, allow_conf
     return filled
 
 
-def _speedup_caution(group: str, baseline: str, found: Unlike, *, is_left_out: bool) -> Caution:
+def _speedup_caution(group: str, baseline: str, found: Mismatch, *, is_left_out: bool) -> Caution:
     why = f"confounded with the baseline {baseline} by {found.setting}"
     if found.kind == NO_EFFECT:
         why = f"{found.setting} had no effect, the baseline {baseline} ran the same"
-    text = f"speedup_vs_baseline is left empty: {why}." if is_left_out else f"speedup_vs_baseline was allowed and is {why}."
+    text = f"speedup_vs_baseline is empty: {why}." if is_left_out else f"speedup_vs_baseline was allowed: it is {why}."
     return Caution(kind="unlike_baseline", subject=group, numbers={"settings": found.setting}, text=text)
 
 
 def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[MeasuredRun]) -> dict[str, Scalar]:
-    """All columns; configuration from `described` (all runs where none counts), numbers from `counted`."""
+    """The seeds' group columns: configuration from `described` (all runs where none counts), numbers from `counted`."""
     configs = [_config(run) for run in described]
     own = configs if counted is described else [_config(run) for run in counted]
     cells: dict[str, Scalar] = dict.fromkeys(GROUP_SEED)
@@ -279,7 +285,7 @@ def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[Measure
         values = [config.get(name) for config in configs]
         cells[name] = values[0] if all(value == values[0] for value in values) else MIXED
     seeds = [config | (run.measure.seed if run.measure else {}) for config, run in zip(own, counted, strict=True)]
-    # Columns that are the mean, deviation, lowest or highest of the per-run column without the ending.
+    # Such a column is the mean, deviation, lowest or highest of the per-run column without the suffix.
     for ending, statistic in (("_mean", statistics.fmean), ("_std", _std), ("_min", min), ("_max", max)):
         for column in (column for column in GROUP_SEED if column.endswith(ending)):
             cells_of_runs = [cell_number(seed.get(column.removesuffix(ending))) for seed in seeds]
@@ -288,7 +294,7 @@ def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[Measure
     for kind in ("gpu", "host"):
         cells[f"{kind}_telemetry_empty_count"], cells[f"{kind}_telemetry_empty_ratio"] = _share(seeds, f"{kind}_telemetry_empty_flag")
     cells["unstable_run_count"], cells["unstable_run_ratio"] = _share(seeds, "unstable_run_flag")
-    cells["stability_score"] = _stability_score(cells)
+    cells[STABILITY_SCORE] = _stability_score(cells)
     return {name: cells[name] for name in GROUP_SEED if name not in ("group", "mode", "runs")}
 
 
@@ -308,7 +314,7 @@ def _std(values: Sequence[float]) -> float:
 
 
 def _share(seeds: Sequence[dict[str, Scalar]], flag: str) -> tuple[int | None, float | None]:
-    """How many runs carry the flag, and which share of those that have it at all."""
+    """How many runs have the flag set, and their share of those that have it at all."""
     known = [seed[flag] for seed in seeds if seed.get(flag) is not None]
     count = sum(value is True for value in known)
     return (count, count / len(known)) if known else (None, None)
@@ -331,12 +337,12 @@ def _with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]
 
 
 def _with_lane_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
-    by_iter = _places({group.group: (cell_number(group.seed.get(ITER_P50)),) for group in groups})
-    by_stability = _places(
-        {group.group: (cell_number(group.seed.get("stability_score")), cell_number(group.seed.get(ITER_P50))) for group in groups}
+    by_iter = _rank_positions({group.group: (cell_number(group.seed.get(ITER_P50)),) for group in groups})
+    by_stability = _rank_positions(
+        {group.group: (cell_number(group.seed.get(STABILITY_SCORE)), cell_number(group.seed.get(ITER_P50))) for group in groups}
     )
     sums = {name: (float(by_iter[name] + by_stability[name]), float(by_iter[name])) for name in by_iter if name in by_stability}
-    balanced = _places(sums)
+    balanced = _rank_positions(sums)
     return tuple(
         replace(
             group,
@@ -351,20 +357,19 @@ def _with_lane_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]
     )
 
 
-def _places(keys: Mapping[str, tuple[float | None, ...]]) -> dict[str, int]:
-    """Place of every group whose keys are all known, lowest first."""
+def _rank_positions(keys: Mapping[str, tuple[float | None, ...]]) -> dict[str, int]:
+    """The position of every group whose keys are all known, lowest first."""
     known = sorted((key, name) for name, key in keys.items() if None not in key)
-    return {name: place for place, (_, name) in enumerate(known, start=1)}
+    return {name: position for position, (_, name) in enumerate(known, start=1)}
 
 
 def cell_number(cell: Scalar) -> float | None:
-    """A cell as a number, None for anything else."""
+    """A cell as a number; None for anything else."""
     return float(cell) if isinstance(cell, (int, float)) and not isinstance(cell, bool) else None
 
 
 def why_not_comparable(a: ComparedGroup, b: ComparedGroup, *, across: bool = False) -> str:
-    """Why the two must not be compared, and what to do; empty where they may. `across` allows different machines. Whether all else is equal
-    in them: analyse.comparable."""
+    """Why the two must not be compared, and what to do; empty where they may be. `across` allows different machines."""
     # One may be a copy of the other's campaign, or a row of history computed from it.
     known = {run.identity for run in a.runs}
     shared = [run.run for run in b.runs if run.identity in known]
@@ -384,18 +389,19 @@ def why_not_comparable(a: ComparedGroup, b: ComparedGroup, *, across: bool = Fal
 
 
 def debug_levels(debug: Iterable[str]) -> frozenset[tuple[str, str]]:
-    """Debug settings (`NCCL_DEBUG=INFO`) by name, those with levels with their level: two traces into two files are the same setting."""
+    """Debug settings as groups record them (`NCCL_DEBUG=INFO`), by name, with the level of those that have one: two traces into two files
+    are the same setting."""
     parts = [text.partition("=") for text in debug]
     return frozenset((name, value.strip().lower() if name in DEBUG_WITH_LEVELS else "") for name, _, value in parts)
 
 
 def machine_differences(a: ComparedGroup, b: ComparedGroup) -> dict[str, tuple[str, str]]:
-    """Facts of the machines that are known of both and differ."""
+    """Facts of the machines that are known for both and differ."""
     return {name: (a.machine[name], b.machine[name]) for name in a.machine if name in b.machine and a.machine[name] != b.machine[name]}
 
 
 def machine_problem(groups: Sequence[ComparedGroup]) -> str:
-    """Why the groups must not be compared; empty where they may. More ranks may be more hosts of one kind."""
+    """Why the groups must not be compared; empty where they may be. More ranks may be more hosts of one kind."""
     for group in groups[1:]:
         before, after = compared_facts(groups[0].machine), compared_facts(group.machine)
         differing = [f"{name} ({before[name]} → {after[name]})" for name in before if name in after and before[name] != after[name]]
@@ -413,12 +419,12 @@ def compared_facts(machine: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_settings(group: ComparedGroup) -> dict[str, str]:
-    """Its settings but for the number of ranks."""
+    """Its settings except the number of ranks."""
     return {name: value for name, value in group.settings.items() if name not in SIZE_SETTINGS}
 
 
 def differences(a: ComparedGroup, b: ComparedGroup) -> tuple[str, ...]:
-    """Settings in effect, then code: `micro_batch (8 → 16)`. What was requested counts where it is not known what it became."""
+    """Settings in effect, then code: `micro_batch (8 → 16)`. The requested value counts where the effective one is unknown."""
     changes: dict[str, tuple[str, str]] = {}
     reported = {*a.effective} & {*b.effective}
     for before, after in ((a.settings, b.settings), (a.effective, b.effective), (a.code, b.code)):

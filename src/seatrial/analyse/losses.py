@@ -1,4 +1,4 @@
-"""Losses: whether a run's loss falls, its curve in few points, and whether a candidate's loss is on par with the baseline's.
+"""Losses: whether a run's loss falls, its curve in few points, and whether a candidate's loss matches the baseline's.
 
 In: rank 0's losses in order, or two groups of runs with their loss curves. Out: True/False/None, `LossCurve`, `LossParity`.
 """
@@ -20,27 +20,27 @@ from seatrial.records.measure import LossCurve
 
 Losses = npt.NDArray[np.float64]
 MIN_LOSSES = 8
-"""Of fewer, a quarter would be one loss."""
+"""With fewer losses a quarter of them is a single one."""
 LOSS_CHANCE = 0.05
-"""At most this share of flat losses counts as falling, and as many as rising."""
+"""The share of flat losses that count as falling by chance; as many count as rising."""
 MAX_LOSSES = 250
-"""More are thinned evenly before Kendall's test: they cost time and add nothing."""
+"""More losses are thinned evenly before Kendall's test: they cost time and add nothing."""
 ABOVE_ERRORS = 3.0
 """An end this many standard errors above the start is not noise."""
 MAX_PARTS = 200
 MIN_FOR_NOISE = 4
 LAST_SHARE = 0.25
-# Losses that end before this share of the longest run say too little of it.
+# Losses that end before this share of the longest run do not represent it.
 ENDS_TOGETHER = 0.9
-# Other kernels and other sums move a loss in its third digit without harm.
+# Other kernels and orders of summation change a loss in its third digit without harm.
 SMALLEST_SHARE = 0.01
-# A single run does not know by how much its repeats would differ.
+# With a single run the difference between repeats is unknown.
 SMALLEST_SHARE_OF_ONE = 0.03
-# Where more than this would have to be allowed, seeing no difference proves nothing.
+# If more than this must be allowed, an insignificant difference proves nothing.
 LARGEST_SHARE = 0.1
-# Fewer parts of a curve give no usable residuals.
+# Fewer parts of a curve have no usable residuals.
 FEWEST_PARTS = 6
-# Of fewer in the window the noise outweighs the mean.
+# With fewer losses in the window the noise outweighs the mean.
 FEWEST_LOSSES = 8
 GRID_POINTS = 32
 TOO_FEW = "too few losses at steps that both have: log more often, or run more steps"
@@ -52,17 +52,17 @@ class _Level:
 
     mean: float
     variance: float
-    """Of the mean."""
+    """Variance of the mean."""
     dof: float
     losses: int
-    """Of the run that has the fewest."""
+    """Losses of the run that has the fewest."""
     runs: int
 
 
 def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
-    """True when it falls, False when it rises, ends above its start or is not finite, None when neither shows beyond its noise.
+    """True if the loss falls; False if it rises, ends above its start or is not finite; None if neither shows beyond its noise.
 
-    Of two medians one is always the lower, so a flat loss would pass half of the time: it falls where Kendall's test finds a significant
+    One of two medians is always lower, so a flat loss would pass half of the time: it falls if Kendall's test finds a significant
     trend and the end confirms it.
     """
     values = np.asarray(losses, dtype=np.float64)
@@ -79,7 +79,7 @@ def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
 
 
 def loss_fall_pct(losses: Sequence[float] | Losses) -> float | None:
-    """By how much the last quarter's mean is below the first's, in percent; None where that is undefined."""
+    """How far the last quarter's mean is below the first's, in percent; None where that is undefined."""
     values = np.asarray(losses, dtype=np.float64)
     if len(values) < MIN_LOSSES or not np.isfinite(values).all():
         return None
@@ -138,18 +138,18 @@ def _parts(steps: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> tup
     return tuple(steps[edges[1:] - 1].tolist()), tuple(means.tolist())
 
 
-def loss_parity(a: ComparedGroup, b: ComparedGroup, unlike: Comparability | None = None) -> LossParity:
-    """B's loss against A's: the guard of every speed-up. `unlike` has the reasons against comparing them, where some are allowed.
+def loss_parity(a: ComparedGroup, b: ComparedGroup, comparability: Comparability | None = None) -> LossParity:
+    """B's loss against A's: the guard of every speed-up. `comparability` is given where some reasons against the comparison are allowed.
 
-    B is worse where a loss of any of its runs is not finite and A's all are. Else the losses are averaged over the last quarter of the
-    steps that all runs have, each run at the same steps; B is worse where its mean exceeds A's by more than noise and the spread over
-    repeats explain, and by more than a small share of the loss itself. Where runs have no losses, or some ran on well beyond the others, or
-    losses scatter too much, or a step does not do the same work in both, it is unknown, never comparable.
+    B is worse if a loss of any of its runs is not finite while all of A's are. Otherwise the losses are averaged over the last quarter of
+    the steps that all runs have, each run at the same steps; B is worse if its mean exceeds A's by more than noise and the spread over
+    repeats explain, and by more than a small share of the loss. The result is unknown, never comparable, if runs have no losses, some ran
+    well beyond the others, losses scatter too much, or a step does not do the same work in both.
     """
     not_finite = _not_finite(a, b)
     if not_finite is not None:
         return not_finite
-    why_not = (comparable(a, b) if unlike is None else unlike).why_not(LOSS)
+    why_not = (comparable(a, b) if comparability is None else comparability).why_not(LOSS)
     if why_not:
         return _unknown(f"{why_not}, so losses at one step cannot be compared")
     missing = _without_losses(a, b)
@@ -171,20 +171,20 @@ def loss_parity(a: ComparedGroup, b: ComparedGroup, unlike: Comparability | None
 
 
 def _not_finite(a: ComparedGroup, b: ComparedGroup) -> LossParity | None:
-    """The verdict of a loss that is not finite; None where all are."""
+    """The verdict for a loss that is not finite; None where all are finite."""
     for group in (a, b):
         for run in group.runs:
             if run.loss is not None and run.loss.broken_step is not None:
                 last = f" (the last is {run.loss.last_step})" if run.loss.last_step is not None else ""
                 what = f"the loss of {run.run} is not finite at step {run.loss.broken_step}{last}"
                 if group is a:
-                    return _unknown(f"{what}, so {a.name} is no baseline for a loss: fix it, or use another baseline")
+                    return _unknown(f"{what}, so {a.name} cannot be the loss baseline: fix it, or use another baseline")
                 return LossParity(verdict=LossVerdict.WORSE, reason=what, last_step=run.loss.broken_step, n=run.loss.n)
     return None
 
 
 def _without_losses(a: ComparedGroup, b: ComparedGroup) -> str:
-    """Which groups, or which of their runs, have no losses; empty where every run has."""
+    """Which groups, or which of their runs, have no losses; empty where every run has losses."""
     groups = [group for group in (a, b) if not any(map(_has_losses, group.runs))]
     if groups:
         return f"{' and '.join(group.name for group in groups)} {'has' if len(groups) == 1 else 'have'} no losses"
@@ -197,7 +197,7 @@ def _has_losses(run: ComparedRun) -> bool:
 
 
 def _ends_early(a: ComparedGroup, b: ComparedGroup, end: float) -> str:
-    """Which group's losses end well before the last step of any run; empty where all end together."""
+    """Which group's losses end well before the last step of any run; empty where none do."""
     curves = [*_curves(a), *_curves(b)]
     last = max(max(curve.last_step or 0, curve.steps[-1]) for curve in curves)
     first = min(curve.steps[0] for curve in curves)
@@ -235,8 +235,8 @@ def _verdict(difference: float, allowed: float, level: float) -> tuple[LossVerdi
     if allowed > LARGEST_SHARE * level:
         return (
             LossVerdict.UNKNOWN,
-            f"the difference {difference:+.3g} is within their scatter of {allowed:.3g}, which is too wide to tell: repeat the runs, or "
-            "make them longer",
+            f"the difference {difference:+.3g} is within their scatter of {allowed:.3g}, which is too wide: repeat the runs, or make "
+            "them longer",
         )
     return LossVerdict.COMPARABLE, f"the difference {difference:+.3g} is within the {allowed:.3g} allowed"
 
@@ -250,8 +250,9 @@ def _curves(group: ComparedGroup) -> list[LossCurve]:
 
 
 def _level(curves: Sequence[LossCurve], window: tuple[float, float]) -> _Level:
-    """Repeats show how far runs differ; a single run only the noise of its own losses, as do repeats that agree by luck."""
-    # At the same points for every curve: a falling loss is lower where a curve has more points late.
+    """The level of a group's losses. Repeats show how far runs differ; a single run, and repeats that agree by chance, only the noise of
+    their losses."""
+    # At the same points for every curve: a falling loss would be lower where a curve has more points late.
     means = [float(np.interp(np.linspace(*window, GRID_POINTS), _middles(curve), curve.losses).mean()) for curve in curves]
     spans = [curve.steps[-1] - curve.steps[0] for curve in curves]
     shares = [min((window[1] - window[0]) / span, 1.0) if span > 0 else 0.0 for span in spans]
@@ -263,8 +264,8 @@ def _level(curves: Sequence[LossCurve], window: tuple[float, float]) -> _Level:
 
 
 def _variance(curve: LossCurve, count: int, window: tuple[float, float]) -> float:
-    """Of a run's mean: from the noise of single losses, or the scatter of its parts about a line, which is larger where losses are
-    autocorrelated."""
+    """Variance of a run's mean: from the noise of single losses, or from the scatter of its parts about a line, which is larger where
+    losses are autocorrelated."""
     single = curve.noise**2 / max(count, 1)
     middles = _middles(curve)
     inside = (middles >= window[0]) & (middles <= window[1])
@@ -277,7 +278,7 @@ def _variance(curve: LossCurve, count: int, window: tuple[float, float]) -> floa
 
 
 def _middles(curve: LossCurve) -> Losses:
-    """Of the steps that each point is the mean of."""
+    """The middle of the steps that each point averages."""
     last = np.asarray(curve.steps, dtype=float)
     before = np.concatenate([[2 * last[0] - last[1]], last[:-1]])
     return np.asarray((before + last) / 2)

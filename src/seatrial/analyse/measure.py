@@ -1,4 +1,4 @@
-"""What one run measured.
+"""The measurements of one run.
 
 In: an attempt, its step tables and, where it was sampled, its telemetry. Out: `RunMeasure`. Throughput is the work of all ranks over the
 wall-clock time of the window (analyse.steady_state); the seeds' figures are computed too, under the seeds' names. What cannot be computed
@@ -45,19 +45,19 @@ from seatrial.records.run_table import global_batch
 from seatrial.records.telemetry import TelemetryTables
 
 FIRST_STEPS = (0, 1)
-"""Scripts count their steps from either."""
+"""Scripts count their steps from 0 or from 1."""
 DOMINANT_SHARE = 0.2
 """One step with this share of the window's time moves throughput by as much: more than most differences between groups."""
 DOMINANT_OVER_MEDIAN = 2.0
-"""And only a step this many times the median: of four equal steps each has a quarter of the time."""
+"""Only a step this many times the median dominates: each of four equal steps has a quarter of the time."""
 NAMED_RANKS = 4
-"""Ranks named in a sentence; of more, their number."""
+"""A sentence names this many ranks; of more, it gives their number."""
 
 
 def measure_run(
     attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None, earlier: Sequence[StepTables] = ()
 ) -> RunMeasure:
-    """`earlier` are the tables of the attempts that this one went on from, oldest first: losses are those of the whole training."""
+    """`earlier` are the tables of the attempts that this one resumed, oldest first: losses are those of the whole training."""
     measured = _measure_steps(attempt, tables, earlier)
     measured = replace(
         measured,
@@ -92,13 +92,13 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
     is_finite = bool(np.isfinite(all_losses).all())
     measured = RunMeasure(
         **facts,
-        hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({place.host for place in tables.places if place.host}), 1),
+        hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({location.host for location in tables.locations if location.host}), 1),
         window=counted.window,
         last_step=int(rank0["step"][-1]),
         startup_s=_startup_s(attempt, tables),
         first_loss=float(losses[0]) if len(losses) else None,
         last_loss=float(losses[-1]) if len(losses) else None,
-        # The ranks train one model: rank 0's losses show whether it falls, a loss of any rank that it is broken.
+        # The ranks train one model: rank 0's losses show whether it falls, any rank's whether it is finite.
         loss_falls=loss_falls(losses) if is_finite else False,
         loss_finite=is_finite if len(all_losses) else None,
         loss_ranks=_loss_ranks(steps),
@@ -120,7 +120,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
 
 
 def _with_default_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
-    """A script of unknown length gets ten timing points, half of them tail, as one of known length does."""
+    """The spec; a script of unknown length gets ten timing points, half of them tail, as one of known length does."""
     if spec.steps is not None:
         return spec
     num_steps = int(steps["step"].to_numpy().max()) + 1
@@ -162,7 +162,7 @@ def _not_null(values: pl.Series) -> npt.NDArray[np.float64]:
 
 
 def _with_wall_clock(measured: RunMeasure, counted: CountedSteps) -> RunMeasure:
-    """With step times, and rates by wall clock. Where fewer ranks are timed than there are, each represents as many."""
+    """The measure with step times and rates by wall clock. Where only some ranks are timed, they stand for all."""
     if counted.window is None:
         return measured
     p50, p90, p99 = percentiles(counted.wall_ms, (50, 90, 99))
@@ -181,9 +181,9 @@ def _with_wall_clock(measured: RunMeasure, counted: CountedSteps) -> RunMeasure:
 
 
 def _startup_s(attempt: Attempt, tables: StepTables) -> float | None:
-    """Launch to the end of the first step on the slowest rank; None when it is unknown or the wall clock was set in between."""
+    """Launch to the end of the first step on the slowest rank; None where it is unknown or the wall clock was set in between."""
     first_step, m = tables.steps["step"][0], tables.steps["m"][:2].to_list()
-    # A script's first line marks the end of its first step where it is of that step and did not come together with the next line.
+    # A script's first line marks the end of its first step if it reports that step and did not arrive together with the next line.
     is_timed = tables.source == "events" or (first_step in FIRST_STEPS and (len(m) < 2 or m[0] is None or m[0] != m[1]))
     if attempt.outcome is None or not attempt.outcome.started_t or not is_timed:
         return None
@@ -194,7 +194,7 @@ def _startup_s(attempt: Attempt, tables: StepTables) -> float | None:
 
 
 def _phases_p50_ms(rank0: pl.DataFrame, counted: CountedSteps) -> float | None:
-    """Median sum of phases of the window's steps; above the steps' own times where the host runs ahead of the GPU."""
+    """Median sum of phases of the window's steps; it exceeds the steps' own times where the host runs ahead of the GPU."""
     if counted.window is None or rank0["fwd_ms"].null_count() == len(rank0):
         return None
     step, phases_ms = rank0["step"].to_numpy(), rank0[SEED_ITER].to_numpy()
@@ -209,7 +209,7 @@ def _loss_ranks(steps: pl.DataFrame) -> int:
 
 
 def _steps_done(numbers: npt.NDArray[np.int64]) -> int:
-    """Steps that the first rank's rows cover: scripts count from 0 or from 1, and may print every so many."""
+    """Steps that the first rank's rows cover: scripts count from 0 or from 1, and may print only every Nth."""
     first, last = int(numbers[0]), int(numbers[-1])
     gap = int(np.diff(numbers).min()) if len(numbers) > 1 else 1
     if first == 0:
@@ -236,7 +236,7 @@ def _reported_batch(steps: pl.DataFrame, tables: StepTables) -> float | int | No
 
 def _add_telemetry(measured: RunMeasure, attempt: Attempt, tables: StepTables, samples: TelemetryTables) -> RunMeasure:
     span = window_span(tables, measured.window)
-    # Samples cannot be matched with the steps where the clock was set meanwhile.
+    # Samples cannot be matched with the steps if the clock was set meanwhile.
     matched = TelemetryTables() if find_clock_jump(tables.steps) else samples
     others = attempt.node_telemetry
     figures = telemetry_figures(matched, attempt.telemetry, span, others)
@@ -255,7 +255,7 @@ def _add_telemetry(measured: RunMeasure, attempt: Attempt, tables: StepTables, s
 
 
 def _with_loop_times(measured: RunMeasure, steps: pl.DataFrame, rank0: pl.DataFrame) -> RunMeasure:
-    """With when the first and the last step ended on the slowest rank, and how long rank 0 took between the two by the monotonic clock."""
+    """The measure with the ends of the slowest rank's first and last step, and rank 0's time between them on its monotonic clock."""
     step, t = steps["step"].to_numpy(), steps["t"].to_numpy()
     ends = [t[(step == number) & ~np.isnan(t)] for number in (step.min(), step.max())]
     first_t, last_t = (float(found.max()) if len(found) else None for found in ends)
@@ -265,7 +265,7 @@ def _with_loop_times(measured: RunMeasure, steps: pl.DataFrame, rank0: pl.DataFr
 
 
 def _run_cautions(counted: CountedSteps, tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
-    """Everything that weakens the figures of one run, the gravest first."""
+    """What weakens the figures of a run, the gravest first."""
     yield from _window_cautions(counted, spec)
     yield from _one_step_dominates(counted, spec)
     yield from _other_number_of_steps(tables, spec)
@@ -298,14 +298,14 @@ def _window_cautions(counted: CountedSteps, spec: RunSpec) -> Iterator[Caution]:
 
 
 def _other_number_of_steps(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
-    """A script that stops early does less work than the others: its duration means nothing."""
+    """A caution for a script that stops early: it does less work than the others, so its duration means nothing."""
     if spec.steps is None or tables.steps.is_empty():
         return
     rank, step = tables.steps["rank"].to_numpy(), tables.steps["step"].to_numpy()
     # Sorted by rank, then step: a rank's last row is its last step.
     lasts = step[np.append(np.flatnonzero(np.diff(rank)), len(rank) - 1)]
     taken = sorted({int(last) + 1 for last in lasts})
-    # Lines may come every so many steps, and scripts may count from 1.
+    # Lines may come every Nth step, and scripts may count from 1.
     slack = int(tables.steps["span"].max() or 1)  # type: ignore[arg-type]
     if any(abs(spec.steps - number) > slack for number in taken):
         steps_text = " and ".join(map(str, taken if len(taken) < 3 else (taken[0], taken[-1])))
@@ -313,8 +313,8 @@ def _other_number_of_steps(tables: StepTables, spec: RunSpec) -> Iterator[Cautio
             kind="other_number_of_steps",
             subject=spec.run,
             numbers={"asked": spec.steps, "least": taken[0], "most": taken[-1]},
-            text=f"The plan asks for {spec.steps} steps, but its ranks took {steps_text}, so it did not do the same work as the others. "
-            "See its log for why, or fix `steps` in the plan.",
+            text=f"The plan requests {spec.steps} steps, but its ranks took {steps_text}, so it did not do the same work as the others. "
+            "Its log may show why; else fix `steps` in the plan.",
         )
 
 
@@ -334,7 +334,7 @@ def _clock_was_set(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
 
 def _loss_not_finite(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
     loss = tables.steps["loss"]
-    # Most runs have none, which shows without a query. A step without a loss is NaN here.
+    # Most runs have none, which needs no query. A step without a loss is NaN here.
     if int(np.count_nonzero(np.isfinite(loss.to_numpy()))) == len(loss) - loss.null_count():
         return
     losses = tables.steps.select("rank", "step", "loss").drop_nulls()
@@ -347,7 +347,7 @@ def _loss_not_finite(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
         subject=spec.run,
         numbers={"step": int(first["step"]), "rank": int(first["rank"]), "losses": odd.height, "of": losses.height},
         text=f"The loss is {first['loss']} from step {first['step']} on (rank {first['rank']}; {odd.height} of {losses.height} losses are "
-        "not finite): its times are those of a training that failed.",
+        "not finite). The timings come from a failed training.",
     )
 
 
@@ -363,7 +363,7 @@ def _workload_warns(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
 
 
 def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
-    """Whether another group ran the same is for the ranking to say, which knows them all."""
+    """Axes whose requested value was not in effect; the ranking, which has all groups, reports those that ran the same."""
     for name, value in spec.axes.items():
         one = tables.effective.get(name, EffectiveSetting(name=name, requested=value, effective=value))
         if one.requested_text != one.effective_text and one.requested not in ("auto", None):
@@ -371,8 +371,8 @@ def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]
                 kind="axis_without_effect",
                 subject=spec.run,
                 numbers={"axis": name, "requested": one.requested, "effective": one.effective},
-                text=f"The axis {name} asks for {one.requested}, but this run had {'none' if one.effective is None else one.effective}"
-                f"{f' ({one.reason})' if one.reason else ''}: the name of its group is not what ran.",
+                text=f"Axis {name} requested {one.requested}, the run used {'none' if one.effective is None else one.effective}"
+                f"{f' ({one.reason})' if one.reason else ''}. The group name is misleading.",
             )
 
 
@@ -391,7 +391,7 @@ def _one_step_dominates(counted: CountedSteps, spec: RunSpec) -> Iterator[Cautio
         kind="one_step_dominates",
         subject=spec.run,
         numbers={"step": step, "ms": round(float(took_ms[at]), 3), "share": round(share, 4)},
-        text=f"{took}: mark checkpoints and evaluations with probe.pause, so that they do not count, or run more steps.",
+        text=f"{took}. Mark checkpoints and evaluations with probe.pause, so that they do not count, or run more steps.",
     )
 
 
@@ -432,7 +432,8 @@ def _missing_ranks(counted: CountedSteps, tables: StepTables, spec: RunSpec) -> 
 
 
 def _debug_cautions(debug: Sequence[DebugSetting], run: str) -> Iterator[Caution]:
-    """Which are on, their effect on the figures, and how to turn them off; settings that the plan varies are a caution of their own."""
+    """Which debug settings are on, their effect on the figures, and how to turn them off; settings that the plan varies get their own
+    caution."""
     fixed = [one for one in debug if not one.varied]
     varied = [one for one in debug if one.varied]
     if fixed:
@@ -448,7 +449,8 @@ def _debug_cautions(debug: Sequence[DebugSetting], run: str) -> Iterator[Caution
             kind="debug_varied",
             subject=run,
             numbers={"settings": len(varied)},
-            text=f"The plan turns {_named(varied)} on in this run: a difference from runs without includes its cost. {_effects(varied)}.",
+            text=f"The plan turns {_named(varied)} on in this run. A comparison with runs without it includes its cost. "
+            f"{_effects(varied)}.",
         )
 
 
@@ -462,7 +464,7 @@ def _effects(debug: Sequence[DebugSetting]) -> str:
 
 
 def _remedy(debug: Sequence[DebugSetting]) -> str:
-    """Where each kind of setting is set."""
+    """How to turn off each kind of setting."""
     variables = [one.name for one in debug if one.name.isupper()]
     settings = [one.name for one in debug if not one.name.isupper()]
     parts = [f"unset {_all(variables)} in the shell or the plan's env"] if variables else []

@@ -1,24 +1,23 @@
-"""Whether a run leaks memory: one `MemoryTrend` for each GPU and one for the run's process tree on each host.
+"""Whether a run leaks memory: a `MemoryTrend` for each GPU and for the run's process tree on each host.
 
 In: the telemetry of one attempt and its step table. Out: each series with its verdict and one sentence that gives the reason. Counted are
-the samples from the end of rank 0's first step to that of its last, so that neither loading a model nor the end of the processes looks like
-growth; all samples where the steps have no times.
+the samples from the end of rank 0's first step to the end of its last, so that neither loading a model nor the end of the processes looks
+like growth; all samples where the steps have no times.
 
-Memory grows for many reasons that are no leak: a cache fills (ever more slowly), a second stage allocates (at once), a ramp ends, garbage
-is collected late (a saw-tooth). A leak grows at one pace. So a series is steady growth only where:
+Memory grows for many reasons other than a leak: a cache fills (ever more slowly), a second stage allocates (at once), a ramp ends, garbage
+is collected late (a sawtooth). A leak grows at one pace. So a series is steady growth only where:
 
-1. Blocks. It is cut into two dozen blocks of equal time, fewer where it is a saw-tooth: then a block is longer than a tooth. A block's
-   level is its minimum or its median, whichever shows the pace better: teeth have a firm floor, short dips a firm middle.
+1. Blocks. It is cut into two dozen blocks of equal time, fewer for a sawtooth, where a block is longer than a tooth. A block's level is
+   its minimum or its median, whichever shows the pace better: the minimum of a sawtooth is steady, the median of short dips is.
 2. Slope. The interval of the Theil-Sen slope over the blocks' levels lies above 0, and the growth is well above their scatter.
 3. Pace. The second half grows at least 0.6 times as fast as the first, by the lower bound of a fitted parabola. A cache that fills with a
    time constant of a third of the run falls below 0.45.
 4. Parts. In each of six parts the level rises by at least a third of a fair share, and by at most two and a half times it; a few steps, or
    a ramp that ended, do not.
 
-Up to four tenths may be cut in front as warm-up for that. A series that cannot have grown by more than a little is flat; one that grew but
-whose last part is flat has stopped. A verdict needs 60 samples. In less than five minutes growth is a leak only at 20 times the scatter and
-after 50 steps of rank 0: most early growth is that of a job that has just started. A series is not flat while the upper end of its slope
-would fill the memory within a day.
+Up to four tenths at the beginning may be cut as warm-up. A series that can have grown only a little is flat; one that grew and whose last
+part is flat has stopped. A verdict needs 60 samples. Within five minutes growth is a leak only above 20 times the scatter and after 50
+steps of rank 0: most early growth is start-up. A series is not flat while the upper end of its slope would fill the memory within a day.
 """
 
 from __future__ import annotations
@@ -50,28 +49,28 @@ WIDER = 2.0
 """Blocks and warm-up are chosen from the same samples as the slope, so its plain interval contains the true rate of only 88 in 100 leaks;
 this many times as wide, of 93 to 94 (benchmarks/leak_rates.py)."""
 HORIZON_H = 24.0
-"""Memory that may still grow fast enough to be full within a day is no plateau yet: no plain run of half an hour may, most of half a
-minute may."""
+"""Memory that may still be full within a day is not a plateau yet: that excludes no plain run of half an hour, but most of half a
+minute."""
 GONE_SHARE = 0.5
-"""Without step times, samples at either end below this share of the median belong to processes that start or exit."""
+"""Without step times, samples at either end below this share of the median are of processes that start or exit."""
 GPU_FILE, HOST_FILE = ATTEMPT_FILES.gpu_telemetry.name, ATTEMPT_FILES.host_telemetry.name
 MIB_PER_GIB = 1024
 RUN_MIN = 30.0
-"""Advised where a run was too short: in half an hour a leak of a few MiB per minute shows."""
+"""Recommended where a run was too short: a leak of a few MiB per minute shows in half an hour."""
 USUAL_INTERVAL_S = 2.0
 MAX_POINTS = 1500
-"""A longer series is reduced to medians of batches: days of samples then cost as much as an hour's."""
+"""A longer series is reduced to medians of batches, so that days of samples cost no more than an hour."""
 WARMUP_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
-"""No more is cut: a run that has not settled by then must be longer."""
-TOOTH_SHARE = 0.5
+"""No more is cut: a run that settles later must be longer."""
+SAWTOOTH_SHARE = 0.5
 BEGINNING_SHARE = 0.05
-"""A fall so early is a job that frees what it was loaded with."""
+"""A fall this early frees what the job was loaded with."""
 SMOOTHED_SAMPLES = 5
-"""A median over this many takes out single samples that caught a process at its start or end."""
+"""A median over this many removes single samples of a process that starts or exits."""
 MIN_GROWTH_MIB = 8.0
 """Less is allocator overhead and code loaded late."""
 MIN_GROWTH_WIDTHS = 8.0
-"""And growth below this many times the scatter of levels may be scatter."""
+"""Growth below this many times the scatter of levels may be scatter."""
 MAX_FACTOR = 1.6
 PARTS = 6
 MIN_PART_SHARE = 0.35
@@ -85,11 +84,11 @@ MAX_BLOCKS = 24
 MIN_BLOCKS = 8
 """Fewer show neither a pace nor six parts."""
 MIN_IN_BLOCK = 3
-TEETH_PER_BLOCK = 1.2
-MIN_TEETH = 3
-"""Fewer swings are no saw-tooth but a curve that bends."""
+SAWTEETH_PER_BLOCK = 1.2
+MIN_SAWTEETH = 3
+"""Fewer swings are a curve that bends, not a sawtooth."""
 MIN_PACE = 0.6
-"""The least growth of the second half, as a share of the first's."""
+"""The smallest growth of the second half, as a share of the first's."""
 MAX_AUTOCORRELATION = 0.9
 
 
@@ -104,7 +103,7 @@ class _Series:
     mib: Floats
     limit_mib: float | None
     foreign: bool = False
-    """Processes that are not the run's own were on the GPU meanwhile."""
+    """Whether processes other than the run's own used the GPU."""
 
     @property
     def interval_s(self) -> float | None:
@@ -119,14 +118,14 @@ class _Steps:
     number: Floats
 
     def between(self, first_t: float, last_t: float) -> tuple[float, float]:
-        """Steps in a span of time, and minutes they took; (0, 0) where fewer than two ended in it."""
+        """Steps between two times, and the minutes they took; (0, 0) where fewer than two ended in between."""
         inside = slice(int(np.searchsorted(self.t, first_t)), int(np.searchsorted(self.t, last_t, side="right")))
         t, number = self.t[inside], self.number[inside]
         return (float(number[-1] - number[0]), float(t[-1] - t[0]) / 60) if len(t) > 1 else (0.0, 0.0)
 
 
 class Shape(str, enum.Enum):
-    """What a series does after warm-up."""
+    """The shape of a series after warm-up."""
 
     STEADY = "steady"
     FLAT = "flat"
@@ -145,12 +144,12 @@ class Growth:
     first_min: float
     """The time from which samples count."""
     over_noise: float
-    """The growth over the scatter of levels; inf where they do not scatter."""
+    """Growth over the scatter of levels; inf without scatter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Tail:
-    """The series without its first part; the slope is computed on first use."""
+    """The series without its first part; the slope is computed when first used."""
 
     first_min: float
     blocks: Blocks
@@ -182,15 +181,15 @@ class Blocks:
     at: Floats
     levels: Floats
     scatter: float
-    """Standard deviation of what the parabola leaves over."""
+    """Standard deviation of the residuals of the parabola."""
     pace: float
-    """Growth of the second half beyond MIN_PACE times the first; below 0 where it slows down more than that."""
+    """Growth of the second half minus MIN_PACE times that of the first; below 0 where it slows down more."""
     pace_error: float
-    """Half of its interval."""
+    """Half the width of its interval."""
 
 
 def memory_trends(samples: TelemetryTables, steps: pl.DataFrame) -> tuple[MemoryTrend, ...]:
-    """One for each GPU and each host that was sampled."""
+    """A trend for each GPU and each host that was sampled."""
     taken = _steps(steps)
     return tuple(_trend(series, taken) for series in _all_series(samples))
 
@@ -283,7 +282,7 @@ def _trend(series: _Series, steps: _Steps) -> MemoryTrend:
 
 
 def _counted(series: _Series, steps: _Steps) -> _Series:
-    """The samples between the ends of the first and the last step; else all but those of processes that start or exit."""
+    """The samples between the ends of the first and the last step; else all except those of processes that start or exit."""
     inside = (series.t >= steps.t[0]) & (series.t <= steps.t[-1]) if len(steps.t) > 1 else series.mib >= GONE_SHARE * median(series.mib)
     rows = np.flatnonzero(inside)
     kept = slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) else slice(0, 0)
@@ -294,7 +293,7 @@ def _with_verdict(trend: MemoryTrend, found: Growth, steps: _Steps, *, foreign: 
     if found.shape is Shape.STEADY:
         return _growing(trend, found, steps, foreign=foreign)
     if found.shape is Shape.FLAT and (full_h := _hours(trend, found.slope.high)) is not None and full_h < HORIZON_H:
-        # No growth is seen, but so short a series could not show one that matters.
+        # No growth shows, but so short a series could not show one that matters.
         fills = f"the upper end would fill the {_free(trend)} left in {_hours_text(full_h)}"
         return replace(trend, reason=f"shows no growth: {_flat(trend)}; but {fills}: run for {_longer(trend)} to rule it out")
     verdict = MemoryVerdict.PLATEAU if found.shape in (Shape.FLAT, Shape.STOPPED) else MemoryVerdict.INCONCLUSIVE
@@ -302,7 +301,7 @@ def _with_verdict(trend: MemoryTrend, found: Growth, steps: _Steps, *, foreign: 
 
 
 def _growing(trend: MemoryTrend, found: Growth, steps: _Steps, *, foreign: bool) -> MemoryTrend:
-    """A leak, or why it is not yet called one."""
+    """A leak, or why it is not one yet."""
     first_t, last_t = trend.first_t or 0.0, trend.last_t or 0.0
     taken, took_min = steps.between(first_t, last_t)
     grown = replace(trend, mib_per_1000_steps=found.slope.value * took_min / taken * 1000 if taken > 0 else None)
@@ -310,7 +309,7 @@ def _growing(trend: MemoryTrend, found: Growth, steps: _Steps, *, foreign: bool)
         return replace(grown, reason=f"{_grows(grown)}, but other processes used this GPU too: run again on a GPU of its own")
     if (last_t - first_t) / 60 < SHORT_MIN and (found.over_noise < SHORT_WIDTHS or taken < SHORT_STEPS):
         longer = f"run for at least {_minutes_text(SHORT_MIN)}, better {_minutes_text(RUN_MIN)}"
-        return replace(grown, reason=f"{_grows(grown)}, which so early may be the job starting up: {longer}")
+        return replace(grown, reason=f"{_grows(grown)}; this early it may be start-up: {longer}")
     leak = replace(
         grown,
         verdict=MemoryVerdict.LEAK,
@@ -344,7 +343,7 @@ def _too_few(trend: MemoryTrend, interval_s: float | None, *, by_steps: bool) ->
 
 
 def _no_leak(trend: MemoryTrend, shape: Shape) -> str:
-    """Of every shape but steady growth."""
+    """The reason for every shape except steady growth."""
     if shape is Shape.FLAT:
         return f"does not grow: {_flat(trend)}"
     if shape is Shape.STOPPED:
@@ -399,7 +398,7 @@ def _figure(value: float) -> str:
 def find_growth(at_min: Floats, mib: Floats) -> Growth | None:
     """The shape of a series; None where there are too few samples."""
     at, values = batch_series(at_min, mib, MAX_POINTS)
-    # Most GPUs after their first steps: there is nothing to fit.
+    # The usual case for a GPU after its first steps: there is nothing to fit.
     if len(at) >= MIN_BLOCKS * MIN_IN_BLOCK and at[-1] > at[0] and (values == values[0]).all():
         return Growth(shape=Shape.FLAT, slope=Slope(value=0.0, low=0.0, high=0.0, n=len(at)), first_min=float(at[0]), over_noise=math.inf)
     values = _smoothed(values)
@@ -411,7 +410,7 @@ def find_growth(at_min: Floats, mib: Floats) -> Growth | None:
 
 
 def _classify(tails: Iterator[_Tail], *, may_grow: bool) -> tuple[Shape, _Tail] | None:
-    """The shape, and the longest tail that shows it; tails are computed only as needed."""
+    """The shape and the longest tail that shows it; tails are computed only as needed."""
     for_steady, for_flat, all_tails = tee(tails, 3)
     if may_grow and (steady := next(filter(_is_steady, for_steady), None)):
         return Shape.STEADY, steady
@@ -443,28 +442,28 @@ def _largest_fall(values: Floats) -> float:
 def _is_steady(tail: _Tail) -> bool:
     if tail.blocks.pace <= tail.blocks.pace_error or tail.growth_mib < MIN_GROWTH_MIB or tail.over_noise < MIN_GROWTH_WIDTHS:
         return False
-    if not _is_sharp(tail.slope) or _is_one_tooth(tail):
+    if not _is_sharp(tail.slope) or _is_one_sawtooth(tail):
         return False
     rises = _part_rises(tail)
     return bool((rises >= MIN_PART_SHARE).all() and (rises <= MAX_PART_SHARE).all())
 
 
-def _is_one_tooth(tail: _Tail) -> bool:
-    """Whether memory fell by as much as it now grows, and has not since: it may be about to fall again."""
+def _is_one_sawtooth(tail: _Tail) -> bool:
+    """Whether memory fell by as much as it now grows and has not since: it may be about to fall again."""
     fell_mib = _largest_fall(tail.before)
-    return fell_mib >= TOOTH_SHARE * tail.growth_mib and _largest_fall(tail.inside) < TOOTH_SHARE * fell_mib
+    return fell_mib >= SAWTOOTH_SHARE * tail.growth_mib and _largest_fall(tail.inside) < SAWTOOTH_SHARE * fell_mib
 
 
 def _is_sharp(slope: Slope) -> bool:
-    """Whether the slope is above 0 and known within a factor of 1.6: that of a few jumps is not."""
+    """Whether the slope is above 0 and known within a factor of 1.6, which that of a few jumps is not."""
     low, high = slope.low or 0.0, slope.high or math.inf
     return low * MAX_FACTOR >= slope.value and high <= slope.value * MAX_FACTOR
 
 
 def _part_rises(tail: _Tail) -> Floats:
-    """From each part to the next, the rise of the level over a fair share of the growth."""
+    """The rise of the level from each part to the next, relative to a fair share of the growth."""
     parts = np.array_split(np.arange(len(tail.blocks.levels)), PARTS)
-    # The lower median, not the mean of two: a single step then shows in one difference only.
+    # The lower median, not the mean of two, so that a single step shows in one difference only.
     at, levels = (
         np.array([np.sort(values[part])[(len(part) - 1) // 2] for part in parts]) for values in (tail.blocks.at, tail.blocks.levels)
     )
@@ -480,7 +479,7 @@ def _is_flat(tail: _Tail) -> bool:
 
 
 def _has_stopped(tail: _Tail) -> bool:
-    """Whether the last third neither rises significantly nor by more than a little."""
+    """Whether the last third rises neither significantly nor by much."""
     levels = tail.blocks.levels[-max(MIN_BLOCKS - 2, len(tail.blocks.levels) // 3) :]
     slope = theil_sen(tail.blocks.at[-len(levels) :], levels)
     if slope is None or slope.low is None or slope.high is None:
@@ -499,48 +498,48 @@ def _smoothed(values: Floats) -> Floats:
 
 
 def best_blocks(at: Floats, values: Floats) -> Blocks | None:
-    """Of several ways to cut blocks, the one with the least error of the pace; None where there are too few samples for any."""
+    """The blocks with the smallest error of the pace, of several ways to cut them; None for too few samples."""
     most = min(MAX_BLOCKS, len(values) // MIN_IN_BLOCK)
     if most < MIN_BLOCKS or at[-1] <= at[0]:
         return None
     choices = _cut(at, values, most)
-    teeth = _teeth(at, values)
-    if MIN_TEETH <= teeth < most * TEETH_PER_BLOCK:
-        choices += _cut(at, values, max(MIN_BLOCKS, int(teeth / TEETH_PER_BLOCK)))
+    teeth = _count_sawteeth(at, values)
+    if MIN_SAWTEETH <= teeth < most * SAWTEETH_PER_BLOCK:
+        choices += _cut(at, values, max(MIN_BLOCKS, int(teeth / SAWTEETH_PER_BLOCK)))
     return min(choices, key=lambda choice: choice.pace_error) if choices else None
 
 
 def _cut(at: Floats, values: Floats, count: int) -> list[Blocks]:
-    """With the blocks' minima, and with their medians; empty where gaps in the telemetry leave too few blocks."""
+    """Blocks with their minima as levels, and with their medians; empty where gaps in the telemetry leave too few blocks."""
     edges = np.searchsorted(at, np.linspace(at[0], at[-1], count + 1)[:-1])
     ends = np.append(edges[1:], len(at))
     edges, ends = edges[ends > edges], ends[ends > edges]
     if len(edges) < MIN_BLOCKS:
         return []
     middles, sizes = (at[edges] + at[ends - 1]) / 2, ends - edges
-    # Every block sorted, at once: the lower median of each.
+    # All blocks sorted at once, for the lower median of each.
     ordered = values[np.lexsort((values, np.repeat(np.arange(len(edges)), sizes)))]
     return _fitted(middles, np.minimum.reduceat(values, edges), ordered[edges + (sizes - 1) // 2])
 
 
-def _teeth(at: Floats, values: Floats) -> int:
+def _count_sawteeth(at: Floats, values: Floats) -> int:
     """How often the detrended series falls from its upper quarter to its lower."""
     if len(values) < MIN_BLOCKS:
         return 0
     steepness = (values[-len(values) // 4 :].mean() - values[: len(values) // 4].mean()) / (0.75 * (at[-1] - at[0]) or 1.0)
     rest = values - steepness * at
     low, high = percentiles(rest, (25, 75))
-    side = (rest > high).astype(np.int8) - (rest < low)
-    side = side[side != 0]
-    return int(np.count_nonzero(side[1:] < side[:-1]))
+    quarter = (rest > high).astype(np.int8) - (rest < low)
+    quarter = quarter[quarter != 0]
+    return int(np.count_nonzero(quarter[1:] < quarter[:-1]))
 
 
 def _fitted(at: Floats, *choices: Floats) -> list[Blocks]:
-    """A parabola through each of the choices."""
+    """The blocks for each choice of levels, with a parabola through them."""
     x = 2 * (at - at[0]) / (at[-1] - at[0]) - 1
     columns = np.stack([np.ones_like(x), x, x * x], axis=1)
     inverse, freedom = np.linalg.inv(columns.T @ columns), len(at) - 3
-    # The slope over the first half is linear less square, over the second linear plus square.
+    # The slope is linear minus square over the first half, linear plus square over the second.
     weights = np.array([0.0, 1 - MIN_PACE, 1 + MIN_PACE])
     weight = float(weights @ inverse @ weights)
     blocks = []
@@ -554,7 +553,7 @@ def _fitted(at: Floats, *choices: Floats) -> list[Blocks]:
 
 
 def _inflation(rest: Floats) -> float:
-    """Of the variance, by autocorrelation."""
+    """The factor by which autocorrelation inflates the variance."""
     total = float(rest @ rest)
     if total <= 0:
         return 1.0

@@ -1,9 +1,9 @@
-"""The out-of-memory boundary: what fits where a group ran out of memory.
+"""The out-of-memory boundary: which neighbours of a group that ran out of memory fit.
 
 In: every measured run of a campaign. Out: one caution (`what_fits`) for each group that ran out of GPU or host memory and has a neighbour
 that ended ok: along each numeric setting, all else equal, the largest smaller value that ended ok (else the nearest larger one: more
-sharing takes less), its peak memory, and a value in between to try. A setting is an axis or a member of a bundle. Without such a neighbour,
-by how much the demand was too large, from the sizes in torch's message; else nothing.
+sharing takes less), its peak memory, and a value in between to try. A setting is an axis or a member of a bundle. Without such a neighbour
+it reports how far the demand exceeded the memory, from the sizes in torch's message, if there are any.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PEAKS = {
     Cause.HOST_OOM: ("host_rss_peak_mib", "host"),
     Cause.MEMORY_LIMIT: ("host_rss_peak_mib", "host"),
 }
-"""Out-of-memory causes → the figure of peak memory, and the memory in question."""
+"""Out-of-memory causes → the figure of peak memory, and whose memory it is."""
 MIB_PER_UNIT = {"bytes": 2**-20, "KiB": 2**-10, "MiB": 1.0, "GiB": 1024.0, "TiB": 1048576.0}
 _SIZE = r"(\d{1,9}(?:\.\d{1,6})?) (bytes|KiB|MiB|GiB|TiB)"
-# Each in the newer wording, then in the older one.
+# Each in the newer wording, then in the older.
 _TRIED = re.compile(rf"Tried to allocate {_SIZE}")
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _FREE = re.compile(rf"of which {_SIZE} is free|{_SIZE} free\b")
@@ -35,18 +35,18 @@ _HELD = re.compile(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated"
 _SPARE = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _OWN = re.compile(rf"this process has {_SIZE} memory in use")
 OTHERS_MIB = 512.0
-"""Less than this is taken by contexts and the driver."""
+"""Contexts and the driver take up to this much."""
 
 
 @dataclass
 class _Group:
-    """One configuration."""
+    """The runs of one configuration."""
 
     attempt: Attempt
     point: dict[str, Scalar]
-    """Its settings by name, those of axes and of bundles."""
+    """Its settings by name, including those of axes and bundles."""
     cause: Cause | None = None
-    """Of a run that ran out of memory; None where none did."""
+    """The cause of a run that ran out of memory; None where none did."""
     detail: str = ""
     """The line of the log that shows it."""
     ok: list[MeasuredRun] = field(default_factory=list)
@@ -58,12 +58,12 @@ class _Group:
 
 @dataclass(frozen=True, kw_only=True)
 class OomSizes:
-    """Of one GPU at the moment of the failure."""
+    """Memory of one GPU at the moment of the failure."""
 
     tried_mib: float
     free_mib: float
     held_mib: float
-    """In tensors."""
+    """Held by tensors."""
     spare_mib: float
     """Reserved by torch's allocator and unused."""
     total_mib: float
@@ -72,7 +72,7 @@ class OomSizes:
 
     @property
     def factor(self) -> float:
-        """Total demand over what was available."""
+        """Total demand over the available memory."""
         return (self.held_mib + self.tried_mib) / (self.held_mib + self.free_mib + self.spare_mib)
 
     @property
@@ -85,11 +85,11 @@ class OomSizes:
                 f"{demand}; {_mib_text(self.spare_mib)} more are reserved but fragmented: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
                 f"may be enough.{others}"
             )
-        return f"{demand}: up to there {self.factor:.2f} times what is available, and more may follow.{others}"
+        return f"{demand}: at least {self.factor:.2f} times the available memory, perhaps more.{others}"
 
 
 def oom_boundaries(runs: Sequence[MeasuredRun]) -> list[Caution]:
-    """One caution for each group that ran out of memory, in the order in which the groups first appear."""
+    """A caution for each group that ran out of memory, in the order in which the groups first appear."""
     groups = list(_groups(runs).values())
     # In the order of the plan.
     numeric = dict.fromkeys(name for group in groups for name in group.point if _is_number(group, name))
@@ -115,7 +115,7 @@ def _groups(runs: Sequence[MeasuredRun]) -> dict[str, _Group]:
 
 
 def _bundled(spec: RunSpec) -> set[str]:
-    """The axes that are bundles: their groups are named by the bundle alone."""
+    """The axes that are bundles: their names alone are in the groups' names."""
     return {name for name, label in spec.labels.items() if not label}
 
 
@@ -131,14 +131,14 @@ def _caution(group: _Group, groups: Sequence[_Group], varied: Sequence[str]) -> 
 
 
 def _by_sizes(group: _Group, numbers: dict[str, Number]) -> str:
-    """From the sizes in the message, where no neighbour fits; adds to `numbers`."""
+    """The text from the sizes in the message, where no neighbour fits; adds to `numbers`."""
     sizes = oom_sizes(group.detail) if group.cause is Cause.CUDA_OOM else None
     if sizes is None:
         return ""
     for name in ("tried_mib", "free_mib", "held_mib", "total_mib"):
         numbers[name] = getattr(sizes, name)
     numbers["demand_ratio"] = sizes.factor
-    return f"No group that differs in one number only ended ok. {sizes.text}"
+    return f"No group that differs in a single setting fits. {sizes.text}"
 
 
 def _along(setting: str, group: _Group, groups: Sequence[_Group], numbers: dict[str, Number]) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _along(setting: str, group: _Group, groups: Sequence[_Group], numbers: dict[
 
 
 def _evidence(fitting: _Group, cause: Cause | None, setting: str, numbers: dict[str, Number]) -> str:
-    """The group, its number of runs, and the most memory that one of them took, where that was sampled."""
+    """The group, its number of runs, and their peak memory where it was sampled."""
     name, memory = PEAKS[cause or Cause.CUDA_OOM]
     cells = (run.measure.telemetry.get(name) for run in fitting.ok if run.measure)
     peaks = [float(cell) for cell in cells if isinstance(cell, (int, float)) and not isinstance(cell, bool)]

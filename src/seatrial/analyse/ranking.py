@@ -2,10 +2,10 @@
 
 In: group summaries and `rank_by`. Out: `Ranking`. The order is that of the metric. The best is the group with the best mean on logs among
 those that can win: at least one run, none failed; none can where the metric does not mean the same in all of them (analyse.comparable). A
-group whose Welch interval against the best includes 1 is tied with it. The best wins only where no group is tied with it. Else one of those
-at the top is recommended: the lowest p90/p50, then the simpler setting, among those whose mean lies inside the best one's own interval and
-within 10 % of it, and that are not significantly worse than a better one: scatter, of a group or of its rival, must not decide. A group of
-one run has no interval: it keeps its place by value.
+group whose Welch interval against the best includes 1 is tied with it. The best wins only where no group is tied with it. Otherwise one of
+those at the top is recommended: the lowest p90/p50, then the simpler setting, among those whose mean lies inside the best one's interval
+and within 10 % of it, and that are not significantly worse than a better one, so that scatter does not decide. A group of one run has no
+interval: it is ranked by value.
 
 Groups that ran the same in effect are not compared with each other: one of them stands for all. A group that is confounded with the best
 (analyse.confounding) is not compared with it, and no winner is proven, unless that is allowed.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 from seatrial.analyse.comparable import A_STEP, RATE_OF, STEP_TIMES, UNLIKE_SAMPLES, all_comparable
@@ -24,83 +24,45 @@ from seatrial.analyse.confounding import (
     NO_EFFECT,
     confounded_sentence,
     confounding,
+    equivalent_groups,
     reported_by_one,
-    same_in_effect,
 )
-from seatrial.analyse.groups import ITER_P50, cell_number, debug_levels
-from seatrial.analyse.stability import THROUGHPUT
+from seatrial.analyse.groups import cell_number, debug_levels
 from seatrial.analyse.statistics import contains_one, ratio_of
+from seatrial.analyse.work_settings import SAMPLES, work_unit
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
-from seatrial.records.comparison import Assumed, Comparability, Unlike
+from seatrial.records.comparison import Assumed, Comparability, Mismatch
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, ITER_P50, THROUGHPUT, Figure
 from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.plan import NODE_AXIS, SENTINEL
 from seatrial.records.ranking import RankedGroup, Ranking
-from seatrial.records.work_settings import SAMPLES, work_unit
 
-# The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
+# A lower p90/p50 never outweighs a larger difference than this, even where the best one's own runs scatter widely.
 CLOSE = 0.10
-# Values of p90/p50 that differ by less count as equal: tables show two digits.
+# Values of p90/p50 that differ by less are equal: tables show two digits.
 SAME_JITTER = 0.01
 MAX_TIED_NAMED = 8
-"""The ranking has them all."""
+"""The ranking lists all of them."""
 MAX_REFUSALS = 4
 MAX_WITHOUT_EFFECT = 2
-NO_INTERVAL = "no interval, so its place is not evidence"
+NO_INTERVAL = "no interval, so its rank is not evidence"
 
 NOT_ENDED = "no run has ended yet"
-ANY_THROUGHPUT = "throughput"
-"""The first of THROUGHPUT that most groups have."""
-# What must be equal for two groups to be compared; seeds' columns, so that they are in every summary.
+# What must be equal for two groups to be compared: columns of the seeds, which every summary has.
 MACHINE = ("gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version", "git_commit_short")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """One figure to order by."""
-
-    name: str
-    unit: str
-    higher_is_better: bool
-    seed_column: str | None = None
-    """Set where the figure is one of the seeds' columns, which carry no interval."""
-
-    def of(self, group: GroupSummary) -> Estimate | None:
-        """The group's figure, None where it has none."""
-        if self.seed_column is None:
-            return group.figures.get(self.name)
-        value = cell_number(group.seed.get(self.seed_column))
-        return Estimate(mean=value, n=1) if value is not None and value > 0 else None
-
-
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric(name="samples_per_s", unit="samples/s", higher_is_better=True),
-        Metric(name="tokens_per_s", unit="tokens/s", higher_is_better=True),
-        Metric(name="audio_s_per_s", unit="s of audio/s", higher_is_better=True),
-        Metric(name="steps_per_s", unit="steps/s", higher_is_better=True),
-        Metric(name="wall_p50_ms", unit="ms a step", higher_is_better=False),
-        Metric(name="wall_p90_over_p50", unit="p90/p50", higher_is_better=False),
-        Metric(name="startup_s", unit="s to the first step", higher_is_better=False),
-        Metric(name="duration_s", unit="s a run", higher_is_better=False),
-        Metric(name="iter_p50", unit="ms iter p50", higher_is_better=False, seed_column=ITER_P50),
-        Metric(name="stability", unit="stability score", higher_is_better=False, seed_column="stability_score"),
-        Metric(name="balanced", unit="balanced place", higher_is_better=False, seed_column="rank_balanced"),
-    )
-}
-
-
 class _Condition(TypedDict):
-    """Fields of Ranking."""
+    """`condition` and its remedy, as fields of Ranking."""
 
     condition: str
     condition_remedy: str
 
 
 class _Latency(TypedDict):
-    """Fields of Ranking."""
+    """The group with the lowest step time, as fields of Ranking."""
 
     latency_winner: str | None
     lowest_latency: str | None
@@ -109,7 +71,7 @@ class _Latency(TypedDict):
 
 
 def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounded: bool = False) -> Ranking:
-    """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place. Where every
+    """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no rank. Where every
     group is off the lane, as in a comparison that is reported apart from it, they are ranked among themselves."""
     groups = [group for group in groups if group.mode != SENTINEL]
     off_lane = [group for group in groups if not group.lane]
@@ -134,14 +96,14 @@ def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounde
         decided=decided,
         reason=_not_comparable(main, metric) or _reason(order, metric, confounded, allow_confounded=allow_confounded),
         cautions=(
-            *_all_else_unlike(order, confounded, allow_confounded=allow_confounded),
+            *_mismatch_cautions(order, confounded, allow_confounded=allow_confounded),
             *cautions,
             *_ranking_cautions(groups, metric),
             *_all_off_lane(groups),
         ),
         **_condition(main, metric, recommended),
         confounded=confounded_sentence(confounded) if confounded else "",
-        confounded_by=tuple(confounded.setting.split(", ")) if confounded else (),
+        confounded_by=confounded.names if confounded else (),
         allow_confounded=allow_confounded,
         without_effect=tuple(_without_effect(order)),
     )
@@ -154,49 +116,46 @@ def _all_off_lane(groups: Sequence[GroupSummary]) -> list[Caution]:
     return [Caution(kind="off_lane", text=text)]
 
 
-def _order(groups: Sequence[GroupSummary], metric: Metric, *, allow_confounded: bool) -> tuple[RankedGroup, ...]:
-    """By value; each compared with the best of those that can win."""
+def _order(groups: Sequence[GroupSummary], metric: Figure, *, allow_confounded: bool) -> tuple[RankedGroup, ...]:
+    """The rows by value, each compared with the best of those that can win."""
     plain = any(group.runs and not group.debug for group in groups)
     rows = [_unranked(group, metric, _refusal(group, metric, plain=plain)) for group in groups]
-    unlike = _compared_work(groups).why_not(metric.name)
-    if unlike:
-        refusal = f"{_figure_name(metric)} cannot be compared: {unlike}"
+    mismatch = _compared_work(groups).why_not(metric.name)
+    if mismatch:
+        refusal = f"{_figure_name(metric)} cannot be compared: {mismatch}"
         rows = [replace(row, can_win=False, reason=refusal) if row.can_win else row for row in rows]
-    rows = _one_for_all(rows)
+    rows = _only_group_reason(rows)
     rows.sort(key=lambda row: _by_value(row, metric))
     best = next((row for row in rows if row.can_win), None)
     return _numbered(_against_best(rows, best, allow_confounded=allow_confounded) if best else rows)
 
 
-def _one_for_all(rows: Sequence[RankedGroup]) -> list[RankedGroup]:
-    """Of groups that ran the same in effect only one can win: the others are the same configuration, ranked twice."""
-    same = same_in_effect([row.summary for row in rows if row.can_win])
+def _only_group_reason(rows: Sequence[RankedGroup]) -> list[RankedGroup]:
+    """The rows; of groups that ran the same in effect only one can win, the others are the same configuration ranked twice."""
+    same = equivalent_groups([row.summary for row in rows if row.can_win])
     found = []
     for row in rows:
         if row.can_win and row.group in same:
-            other, unlike = same[row.group]
-            row = replace(row, can_win=False, same_as=other, reason=f"{_duplicate_of(other)}{unlike.text}")
+            other, mismatch = same[row.group]
+            reason = f"duplicate of {other}: {mismatch.text}"
+            row = replace(row, can_win=False, same_as=other, no_effect=mismatch.text, reason=reason)
         found.append(row)
     return found
 
 
-def _duplicate_of(group: str) -> str:
-    return f"duplicate of {group}: "
-
-
 def _without_effect(order: Sequence[RankedGroup]) -> list[str]:
-    """What had no effect, each once: `attn_impl had no effect: both ran sdpa (…)`."""
-    return list(dict.fromkeys(row.reason.removeprefix(_duplicate_of(row.same_as)) for row in order if row.same_as))
+    """Distinct texts about settings that had no effect: `attn_impl had no effect: both ran sdpa (…)`."""
+    return list(dict.fromkeys(row.no_effect for row in order if row.same_as))
 
 
-def _confounded(order: Sequence[RankedGroup]) -> Unlike | None:
+def _confounded(order: Sequence[RankedGroup]) -> Mismatch | None:
     """Why the best cannot be compared with the first group that it is confounded with; None where there is none."""
     best = next((row for row in order if row.is_best), None)
     rivals = [row for row in order if row.confounded and row.can_win and row is not best]
     return confounding(best.summary, rivals[0].summary) if best and rivals else None
 
 
-def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup | None, str]:
+def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], metric: Figure) -> tuple[RankedGroup | None, str]:
     """The group to use as things are, and why; None where no group can win."""
     candidates = [row for row in order if row.can_win]
     best = next((row for row in candidates if row.is_best), None)
@@ -211,7 +170,7 @@ def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], m
     tied = f"{len(top)} indistinguishable groups at the top"
     if len(top) < num_tied:
         tied = f"{len(top)} of {num_tied} tied groups closest to the best"
-    chosen, simplest = _simplest(steady, groups), "the simplest setting" if _are_sizes(steady) else "the first in the plan"
+    chosen, simplest = _simplest(steady, groups), "the simplest setting" if _are_numeric(steady) else "the first in the plan"
     jitter = _jitter(chosen.summary)
     if len(steady) == 1:
         return chosen, f"the lowest p90/p50 ({jitter:.3g}) of the {tied}"
@@ -220,8 +179,8 @@ def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], m
     return chosen, f"the lowest p90/p50, then {simplest}, of the {tied}"
 
 
-def _are_sizes(rows: Sequence[RankedGroup]) -> bool:
-    """Whether they differ only in numbers, or in what is on or off: of names nobody knows which is simpler."""
+def _are_numeric(rows: Sequence[RankedGroup]) -> bool:
+    """Whether they differ only in numbers or switches: which of two names is simpler is unknown."""
     for name in rows[0].summary.axes:
         values = {row.summary.axes.get(name) for row in rows}
         if len(values) > 1 and any(not isinstance(value, bool) and cell_number(value) is None for value in values):
@@ -230,7 +189,7 @@ def _are_sizes(rows: Sequence[RankedGroup]) -> bool:
 
 
 def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> RankedGroup:
-    """The one with the smallest values, the plan's first axis first: fewer workers, a lower stage. Values that are no numbers come in the
+    """The one with the smallest values, the plan's first axis first: fewer workers, a lower stage. Values that are not numbers are in the
     order of `groups`, which is the plan's."""
     values: dict[str, dict[Scalar, None]] = {}
     for group in groups:
@@ -244,32 +203,40 @@ def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> Ra
 
 
 def _level(value: Scalar, among: list[Scalar]) -> float:
-    """The number itself, off before on; of other values their place."""
+    """The number itself, off before on; for other values their index."""
     numbers = {each: float(each) if isinstance(each, bool) else cell_number(each) for each in among}
     number = numbers[value] if None not in numbers.values() else None
     return float(among.index(value)) if number is None else number
 
 
-def _figure_name(metric: Metric) -> str:
+def _figure_name(metric: Figure) -> str:
     return "the length of a run" if metric.name == "duration_s" else metric.unit
 
 
-def _best_word(metric: Metric) -> str:
+def _best_word(metric: Figure) -> str:
     return "highest" if metric.higher_is_better else "lowest"
 
 
-def _unranked(group: GroupSummary, metric: Metric, refusal: str) -> RankedGroup:
-    """A row before it is compared with the best; `_numbered` gives it its rank."""
-    return RankedGroup(rank=0, summary=group, estimate=metric.of(group), can_win=not refusal, reason=refusal)
+def _figure_of(group: GroupSummary, metric: Figure) -> Estimate | None:
+    """None where the group does not have it."""
+    if metric.seed_column is None:
+        return group.figures.get(metric.name)
+    value = cell_number(group.seed.get(metric.seed_column))
+    return Estimate(mean=value, n=1) if value is not None and value > 0 else None
+
+
+def _unranked(group: GroupSummary, metric: Figure, refusal: str) -> RankedGroup:
+    """A row before it is compared with the best; `_numbered` sets its rank."""
+    return RankedGroup(rank=0, summary=group, estimate=_figure_of(group, metric), can_win=not refusal, reason=refusal)
 
 
 def _at_the_top(tied: Sequence[RankedGroup]) -> list[RankedGroup]:
-    """Those not significantly worse than a better one: a best group that scatters must not lift a slower one over others."""
+    """The groups not significantly worse than a better one: a best group that scatters must not lift a slower one over others."""
     return [row for at, row in enumerate(tied) if not any(_is_different(row, better) for better in tied[:at])]
 
 
 def _against_best(rows: Sequence[RankedGroup], best: RankedGroup, *, allow_confounded: bool) -> list[RankedGroup]:
-    """Each with its ratio to the best, where the two can be compared. The best is marked too where a rival is confounded with it."""
+    """The rows with their ratio to the best, where the two can be compared. The best is marked too where a rival is confounded with it."""
     compared = [row if row is best else _compared(row, best, allow_confounded=allow_confounded) for row in rows]
     text = next((row.confounded for row in compared if row.confounded and row.can_win), "")
     return [replace(row, confounded=text) if row is best else row for row in compared]
@@ -288,7 +255,7 @@ def _compared(row: RankedGroup, best: RankedGroup, *, allow_confounded: bool) ->
 
 
 def _differs(row: RankedGroup) -> bool | None:
-    """Significantly different from the best; None without an interval."""
+    """Whether a row is significantly different from the best; None without an interval."""
     if row.is_best:
         return False
     within = contains_one(row.ratio) if row.ratio else None
@@ -296,7 +263,7 @@ def _differs(row: RankedGroup) -> bool | None:
 
 
 def _is_inside(row: RankedGroup, best: RankedGroup) -> bool:
-    """Its mean lies inside the best one's own interval, and close to its mean."""
+    """Whether its mean lies inside the best one's own interval and close to its mean."""
     if row is best:
         return True
     if row.estimate is None or best.estimate is None or best.estimate.low is None or best.estimate.high is None:
@@ -305,22 +272,22 @@ def _is_inside(row: RankedGroup, best: RankedGroup) -> bool:
     return best.estimate.low <= row.estimate.mean <= best.estimate.high and close
 
 
-def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
+def _refusal(group: GroupSummary, metric: Figure, *, plain: bool) -> str:
     """Why a group cannot win; empty when it can. `plain`: some group was measured without debug and tracing."""
     if group.failed_runs:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
-        return "the platform failed its runs" if group.infrastructure_failures else NOT_ENDED
+        return "its runs failed because of the platform" if group.infrastructure_failures else NOT_ENDED
     if group.may_have_failed:
         return f"{group.may_have_failed} of {group.runs} runs may have failed"
     if group.broken_losses:
         return f"the loss of {group.broken_losses} of {group.runs} runs is not finite"
-    if metric.of(group) is None:
+    if _figure_of(group, metric) is None:
         return f"not every run has {metric.name}"
     return f"measured with {', '.join(group.debug)} on" if group.debug and plain else ""
 
 
-def _by_value(row: RankedGroup, metric: Metric) -> tuple[bool, float, str]:
+def _by_value(row: RankedGroup, metric: Figure) -> tuple[bool, float, str]:
     if row.value is None:
         return True, 0.0, row.group
     return False, -row.value if metric.higher_is_better else row.value, row.group
@@ -355,21 +322,21 @@ def _tie_reason(row: RankedGroup, best: RankedGroup | None) -> str:
 
 
 def _latency(order: Sequence[RankedGroup], *, allow_confounded: bool) -> _Latency:
-    """The group with the lowest step time, which wins unless it is confounded with another, or a sample is of another size in one of them;
-    groups that ran the same count once."""
+    """The group with the lowest step time. It wins unless it is confounded with another or the size of a sample differs; groups that ran
+    the same count once."""
     summaries = [row.summary for row in order if row.summary.runs and not row.summary.failed_runs and not row.same_as]
     timed = {group.group: (value, group) for group in summaries if (value := cell_number(group.seed.get(ITER_P50)))}
     if not timed:
         return {"latency_winner": None, "lowest_latency": None, "latency_confounded": "", "latency_unlike": ""}
     name = min(timed, key=lambda name: (timed[name][0], name))
     found = next(filter(None, (confounding(timed[name][1], group) for _, group in timed.values())), None)
-    unlike = _compared_work([group for _, group in timed.values()]).why_not(METRICS["iter_p50"].name)
-    winner = name if (found is None or allow_confounded) and not unlike else None
+    mismatch = _compared_work([group for _, group in timed.values()]).why_not("iter_p50")
+    winner = name if (found is None or allow_confounded) and not mismatch else None
     return {
         "latency_winner": winner,
         "lowest_latency": name,
         "latency_confounded": found.text if found else "",
-        "latency_unlike": unlike,
+        "latency_unlike": mismatch,
     }
 
 
@@ -384,14 +351,13 @@ def _is_decided(order: Sequence[RankedGroup], winner: RankedGroup | None, *, all
 
 
 def _same_conditions(a: GroupSummary, b: GroupSummary) -> bool:
-    """Where nodes are compared, that each is another machine is what is asked."""
+    """Whether machine and debug settings are the same; groups of different nodes are different machines on purpose."""
     same_machine = a.fingerprint == b.fingerprint or a.axes.get(NODE_AXIS) != b.axes.get(NODE_AXIS)
     return same_machine and debug_levels(a.debug) == debug_levels(b.debug)
 
 
-def _reason(order: Sequence[RankedGroup], metric: Metric, confounded: Unlike | None, *, allow_confounded: bool) -> str:
-    """How the best group stands against the others, or why none can win. That an axis had no effect comes first, then that groups are
-    confounded."""
+def _reason(order: Sequence[RankedGroup], metric: Figure, confounded: Mismatch | None, *, allow_confounded: bool) -> str:
+    """How the best group compares with the others, or why none can win; before that axes without an effect and what confounds groups."""
     same = "".join(f"{text}. " for text in _without_effect(order)[:MAX_WITHOUT_EFFECT])
     if confounded is None:
         return f"{same}{_standing(order, metric)}"
@@ -401,12 +367,12 @@ def _reason(order: Sequence[RankedGroup], metric: Metric, confounded: Unlike | N
 
 
 def _upper(text: str) -> str:
-    """Names of settings stay as they are."""
+    """With a capital where it begins with `confounded`; names of settings keep their spelling."""
     return f"{CONFOUNDED.capitalize()}{text.removeprefix(CONFOUNDED)}" if text.startswith(CONFOUNDED) else text
 
 
-def _standing(order: Sequence[RankedGroup], metric: Metric) -> str:
-    """One sentence: how the best group stands against the others, or why none can win."""
+def _standing(order: Sequence[RankedGroup], metric: Figure) -> str:
+    """One sentence: how the best group compares with the others, or why none can win."""
     best = next((row for row in order if row.is_best), None)
     if best is None:
         return f"No group can win: {_refusals(order) or 'there are none'}."
@@ -443,7 +409,7 @@ def _still_to_repeat(order: Sequence[RankedGroup]) -> str:
     failed = sum(len(row.summary.infrastructure_failures) for row in order)
     if not failed:
         return ""
-    return f" The platform failed {count(failed, 'run')}: run the same command again before that is put down to the settings."
+    return f" {_failed_because_of_platform(failed)}: run the same command again before blaming the settings."
 
 
 def _is_different(row: RankedGroup, other: RankedGroup) -> bool:
@@ -451,23 +417,23 @@ def _is_different(row: RankedGroup, other: RankedGroup) -> bool:
     return contains_one(ratio_of(row.estimate, other.estimate)) is False
 
 
-def _choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Metric, list[Caution]]:
-    """The metric, and a caution where some groups lack it, or have a better one that most lack.
+def _choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Figure, list[Caution]]:
+    """The metric, with a caution where some groups lack it or have a better one that most lack.
 
     `throughput` is samples/s where most groups of the main lane have it, else tokens/s, else steps/s, else the duration: one metric for
     all groups. A group that lacks it cannot win, so that one poor run does not change what all the others are ranked by.
     """
     if rank_by != ANY_THROUGHPUT:
-        if rank_by not in METRICS:
-            raise UsageError(f"rank_by: '{rank_by}' is not a metric to rank by; {did_you_mean(rank_by, [ANY_THROUGHPUT, *METRICS])}")
-        return METRICS[rank_by], []
+        if rank_by not in FIGURES:
+            raise UsageError(f"rank_by: '{rank_by}' is not a metric to rank by; {did_you_mean(rank_by, [ANY_THROUGHPUT, *FIGURES])}")
+        return FIGURES[rank_by], []
     running = [group for group in groups if group.runs]
     deciding = [group for group in running if group.lane] or running
     name = _comparable_rate(deciding) or _usual_rate(deciding)
     better = [other for other in THROUGHPUT[: THROUGHPUT.index(name)] if any(other in group.figures for group in running)]
     lacking = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
     lacked = [which for which in lacking if any(which not in group.figures for group in running)]
-    return METRICS[name], [_mixed(which, name, running) for which in lacked[-1:]]
+    return FIGURES[name], [_mixed(which, name, running) for which in lacked[-1:]]
 
 
 def _usual_rate(deciding: Sequence[GroupSummary]) -> str:
@@ -475,7 +441,7 @@ def _usual_rate(deciding: Sequence[GroupSummary]) -> str:
 
 
 def _comparable_rate(deciding: Sequence[GroupSummary]) -> str:
-    """Where the usual rate cannot be compared between these groups, one that all have and that can; empty where there is none."""
+    """A rate that all groups have and that can be compared, where the usual one cannot; empty where there is none."""
     work = _compared_work(deciding)
     if not work.why_not(_usual_rate(deciding)):
         return ""
@@ -484,7 +450,7 @@ def _comparable_rate(deciding: Sequence[GroupSummary]) -> str:
 
 
 def _counts(group: GroupSummary) -> bool:
-    """Whether its figure may decide anything."""
+    """Whether its figures count in decisions."""
     return bool(group.runs and not group.failed_runs and not group.broken_losses)
 
 
@@ -503,21 +469,21 @@ def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
     )
 
 
-def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
-    """Everything that weakens the order, the gravest first."""
+def _ranking_cautions(groups: Sequence[GroupSummary], metric: Figure) -> Iterator[Caution]:
+    """What weakens the order, the gravest first."""
     running = [group for group in groups if group.runs]
-    yield from _unlike_work(running, metric)
+    yield from _work_mismatch_caution(running, metric)
     yield from _assumed_work(running, metric)
     yield from _one_repeat(running)
-    yield from _unlike_groups(running)
+    yield from _different_conditions(running)
     yield from _failed_by_platform(groups)
     yield from _mixed_debug(running)
 
 
-def _all_else_unlike(order: Sequence[RankedGroup], confounded: Unlike | None, *, allow_confounded: bool) -> Iterator[Caution]:
-    """Groups that ran the same, settings that confound, and settings that only some groups report."""
+def _mismatch_cautions(order: Sequence[RankedGroup], confounded: Mismatch | None, *, allow_confounded: bool) -> Iterator[Caution]:
+    """Cautions about groups that ran the same, settings that confound, and settings that only some groups report."""
     for text in _without_effect(order):
-        rows = [row for row in order if row.same_as and row.reason.endswith(text)]
+        rows = [row for row in order if row.same_as and row.no_effect == text]
         pairs = join_names([f"{row.group} is {row.same_as} measured again" for row in rows], MAX_TIED_NAMED)
         yield Caution(kind=NO_EFFECT, numbers={"groups": len(rows)}, text=f"{text}. {pairs}: they are not compared.")
     if confounded is not None:
@@ -531,28 +497,28 @@ def _all_else_unlike(order: Sequence[RankedGroup], confounded: Unlike | None, *,
             return
 
 
-def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
-    """A sample or a step is not the same work in every group: what the order means then."""
+def _work_mismatch_caution(running: Sequence[GroupSummary], metric: Figure) -> Iterator[Caution]:
+    """What the order means where a sample or a step is not the same work in every group."""
     work = _compared_work(running)
     if text := _not_comparable(running, metric):
         pass
     elif metric.name in STEP_TIMES and work.text:
         text = f"Groups are ranked by {metric.unit} although {work.text}: a step does not do the same work in every group."
-    elif metric.name in THROUGHPUT and (unlike := work.why_not("samples_per_s")):
-        text = f"Groups are ranked by {metric.unit}, since samples/s cannot be compared between them: {unlike}."
+    elif metric.name in THROUGHPUT and (mismatch := work.why_not("samples_per_s")):
+        text = f"Groups are ranked by {metric.unit}, since samples/s cannot be compared between them: {mismatch}."
     else:
         return
-    yield Caution(kind=work.unlike[0].kind, numbers={"setting": work.unlike[0].setting or None}, text=text)
+    yield Caution(kind=work.mismatches[0].kind, numbers={"setting": work.mismatches[0].setting or None}, text=text)
 
 
-def _assumed_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
-    """Nobody knows whether an axis changes the work of a step: none is known, or one number was typed for all groups."""
+def _assumed_work(running: Sequence[GroupSummary], metric: Figure) -> Iterator[Caution]:
+    """A caution where it is unknown whether an axis changes the work: it is not reported, or one number was typed for all groups."""
     assumed = _assumption(running, metric)
     if assumed is None:
         return
     name, names = metric.name.replace("_per_s", "_per_step"), join_names(assumed.settings, MAX_TIED_NAMED, " or ")
     typed = next((group.typed_work[name] for group in running if name in group.typed_work), None)
-    known = f"{name} is {typed:g} in every group" if typed is not None else f"The work of {assumed.what} is not known"
+    known = f"{name} is {typed:g} in every group" if typed is not None else f"The work of {assumed.what} is unknown"
     yield Caution(
         kind="constant_work" if typed is not None else "unknown_work",
         numbers={**({name: typed} if typed is not None else {}), "setting": assumed.settings[0]},
@@ -561,12 +527,12 @@ def _assumed_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[C
     )
 
 
-def _assumption(running: Sequence[GroupSummary], metric: Metric) -> Assumed | None:
+def _assumption(running: Sequence[GroupSummary], metric: Figure) -> Assumed | None:
     return _compared_work(running).assumption(metric.name) if _step_times_differ(running) else None
 
 
 def _step_times_differ(running: Sequence[GroupSummary]) -> bool:
-    """Whether some group takes longer for a step than another, or nobody knows: more work would take longer."""
+    """Whether some group takes longer for a step than another, or that is unknown: more work would take longer."""
     known = sorted((group.figures["steps_per_s"] for group in running if "steps_per_s" in group.figures), key=lambda figure: figure.mean)
     return len(known) < 2 or contains_one(ratio_of(known[0], known[-1])) is not True
 
@@ -576,8 +542,8 @@ def _work_keys(what: str) -> str:
     return f"samples_per_step (sweep: --samples-per-step) or {tokens}" if what == A_STEP else tokens
 
 
-def _condition(groups: Sequence[GroupSummary], metric: Metric, chosen: RankedGroup | None) -> _Condition:
-    """What must hold for the chosen group to be the one."""
+def _condition(groups: Sequence[GroupSummary], metric: Figure, chosen: RankedGroup | None) -> _Condition:
+    """What must hold for the chosen group to be the best."""
     assumed = _assumption([group for group in groups if group.runs], metric) if chosen else None
     if assumed is None:
         return {"condition": "", "condition_remedy": ""}
@@ -590,16 +556,16 @@ def _condition(groups: Sequence[GroupSummary], metric: Metric, chosen: RankedGro
     return {"condition": assumed.clause("in every group"), "condition_remedy": remedy}
 
 
-def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:
+def _not_comparable(groups: Sequence[GroupSummary], metric: Figure) -> str:
     """Why no group can win by this metric, and what to do; empty where one can."""
     work, running = _compared_work(groups), [group for group in groups if group.runs]
-    unlike, name = work.why_not(metric.name), _figure_name(metric).replace("the ", "The ", 1)
-    return f"{name} cannot be compared between these groups: {unlike}. {_work_remedy(running, work)}" if unlike else ""
+    reason, name = work.why_not(metric.name), _figure_name(metric).replace("the ", "The ", 1)
+    return f"{name} cannot be compared between these groups: {reason}. {_work_remedy(running, work)}" if reason else ""
 
 
 def _work_remedy(running: Sequence[GroupSummary], work: Comparability) -> str:
-    """What makes them comparable. Only an axis that counts samples is proposed as their number."""
-    if any(each.kind == UNLIKE_SAMPLES for each in work.unlike):
+    """How to make them comparable. Only an axis that counts samples is proposed as their number."""
+    if any(each.kind == UNLIKE_SAMPLES for each in work.mismatches):
         rates = [rate for rate in RATE_OF.values() if not work.why_not(rate) and all(rate in group.figures for group in running)]
         if rates:
             return f"Rank by {rates[0]}."
@@ -623,7 +589,7 @@ def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:
         )
 
 
-def _unlike_groups(running: Sequence[GroupSummary]) -> Iterator[Caution]:
+def _different_conditions(running: Sequence[GroupSummary]) -> Iterator[Caution]:
     if len({group.fingerprint for group in running}) > 1:
         differing = [name for name in MACHINE if len({group.seed.get(name) for group in running}) > 1]
         if not differing and len({group.axes.get(NODE_AXIS) for group in running}) > 1:
@@ -643,9 +609,13 @@ def _failed_by_platform(groups: Sequence[GroupSummary]) -> Iterator[Caution]:
         yield Caution(
             kind="failed_by_platform",
             numbers={"runs": len(failed)},
-            text=f"The platform failed {count(len(failed), 'run')} ({join_names(failed)}); they count against no group. Run the same "
-            "command again before a difference is put down to the code.",
+            text=f"{_failed_because_of_platform(len(failed))} ({join_names(failed)}). They do not count against a group; run the same "
+            "command again.",
         )
+
+
+def _failed_because_of_platform(failed: int) -> str:
+    return f"{count(failed, 'run')} failed because of the platform"
 
 
 def _mixed_debug(running: Sequence[GroupSummary]) -> Iterator[Caution]:

@@ -2,8 +2,8 @@
 
 In: groups that differ in their number of GPUs. Out: a `Scaling` for each family (groups that differ in nothing else): total and per-GPU
 throughput and efficiency with intervals on logs, a fit of compute, bandwidth and latency with what it projects, one sentence on the
-bottleneck, and cautions where they differ in more than their number of GPUs; none where they are confounded (analyse.confounding). On
-machines without GPUs ranks are counted.
+bottleneck, and cautions where they differ in more than their number of GPUs. Confounded groups are not scaled (analyse.confounding). On
+machines without GPUs, ranks are counted.
 
     T(N) = compute · w(N) + bandwidth · (N - 1) / N + latency · log2(N)
 
@@ -31,25 +31,25 @@ from seatrial.analyse.statistics import estimate, paired_difference, ratio_inter
 from seatrial.core.errors import RefusedError
 from seatrial.core.text import count, join_names
 from seatrial.records.comparison import ComparedGroup, ComparedRun, Projection, Scaling, ScalingPoint
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, RATES
 from seatrial.records.measure import Estimate
 
 Floats = npt.NDArray[np.float64]
-RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "audio_s_per_s": "s of audio/s", "steps_per_s": "steps/s"}
 TIMES_LARGEST = 8
-"""Projections go up to this many times the largest number that was run: beyond, other limits set in."""
+"""Projections go up to this many times the largest number that was run: beyond it other limits set in."""
 Settings = tuple[tuple[str, str], ...]
 BY_STEPS = "steps_per_s"
 SAME_WORK = 0.1
-"""Work of a step that differs by less counts as equal: lengths of samples vary."""
+"""Smaller differences in the work of a step count as equal: lengths of samples vary."""
 PARTS = ("compute", "bandwidth", "latency")
 RESAMPLES = 300
-"""Enough for the 2.5 % and 97.5 % points to be within a few percent of the interval's width."""
+"""Enough to know the 2.5 % and 97.5 % points to a few percent of the interval's width."""
 ROUNDING = 1e-12
-"""Of the largest part: less than this is rounding."""
+"""Share of the largest part that is only rounding."""
 FIT_SEED = 7
 LOW_PCT, HIGH_PCT = 2.5, 97.5
 Model = tuple[int, ...]
-"""Which of the parts are fitted."""
+"""Indices of the parts that are fitted."""
 ALL_PARTS: Model = (0, 1, 2)
 OF_TWO_SIZES: tuple[Model, ...] = ((0, 1), (0, 2))
 MAX_SHOWN = 4
@@ -62,10 +62,10 @@ class SizedRuns:
     groups: tuple[ComparedGroup, ...]
     metric: str
     rates: tuple[float, ...]
-    """All GPUs together, by run."""
+    """The rate of all GPUs together, by run."""
     steps_ms: tuple[float, ...]
     work: float
-    """Of one GPU in one step, in the metric's unit."""
+    """Work of one GPU in one step, in the metric's unit."""
 
     @property
     def gpus(self) -> int:
@@ -101,12 +101,12 @@ class Fit:
         self.sizes = len({each.gpus for each in sized})
         self.models: tuple[Model, ...] = (ALL_PARTS,) if self.sizes > 2 else OF_TWO_SIZES
         self.parts = _least_squares(self._rows, self._times, self.models[0])
-        """compute, bandwidth and latency in ms; of two sizes the last one is 0."""
+        """compute, bandwidth and latency in ms; for two sizes the last is 0."""
 
     @cached_property
     def noise(self) -> tuple[float, int] | None:
-        """Of one run, as a share of its time, and its degrees of freedom: the spread of repeats, or the residuals of the fit where larger.
-        None where there is neither."""
+        """Noise of one run as a share of its time, with its degrees of freedom: the spread of repeats, or the residuals of the fit if
+        larger. None where there is neither."""
         found = [each for each in (self._of_repeats(), self._of_residuals()) if each is not None]
         return max(found, default=None)
 
@@ -124,7 +124,7 @@ class Fit:
 
     @cached_property
     def _samples(self) -> Floats:
-        """Parts by resampled times, of every model."""
+        """Parts fitted to resampled times, for every model."""
         assert self.noise is not None, "an interval needs noise"
         sd, dof = self.noise
         chance = np.random.default_rng(FIT_SEED)
@@ -133,7 +133,7 @@ class Fit:
         return np.array([_least_squares(self._rows, self._times * row, model) for model in self.models for row in factors])
 
     def at(self, gpus: int, work: float) -> Projected | None:
-        """None where neither repeats nor a third size show the error of the fit."""
+        """The projected step; None where neither repeats nor a third size show the error of the fit."""
         if self.noise is None:
             return None
         row = _rows([gpus], [work])[0]
@@ -146,35 +146,34 @@ class Fit:
         )
 
     def growth_ms(self, start: int, end: int) -> tuple[float, float]:
-        """What bandwidth and latency add to a step on the way from one number of GPUs to another."""
+        """What bandwidth and latency add to a step between two numbers of GPUs."""
         first, last = _rows([start, end], [1.0, 1.0])
         _, bandwidth, latency = ((last - first) * self.parts).tolist()
         return bandwidth, latency
 
 
 def scaling(
-    groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus: Sequence[int] = (), allow_confounded: bool = False
+    groups: Sequence[ComparedGroup], metric: str = ANY_THROUGHPUT, *, gpus: Sequence[int] = (), allow_confounded: bool = False
 ) -> Scaling:
-    """Points in the order of GPUs, and projections to `gpus`, or to the next powers of two where none are given."""
+    """Points in the order of GPUs, and projections to `gpus`, by default the next powers of two."""
     name = _metric(groups, metric)
-    # GPUs are counted, or ranks where a machine has none or it is unknown.
+    # GPUs are counted, or ranks where a machine has none or that is unknown.
     worker = "GPU" if groups and all(group.machine.get("gpu_name", "none") != "none" for group in groups) else "rank"
     if name is None:
         reason = f"'{metric}' is not a rate that grows with {worker}s: choose throughput, {', '.join(RATES)}."
         return Scaling(metric=metric, unit="", points=(), reason=reason, worker=worker)
+    rate = FIGURES[name].unit
     confounded = next(filter(None, (confounding(one, other) for one, other in combinations(groups, 2))), None)
     if confounded and not allow_confounded:
         reason = f"Groups cannot be compared: {confounded_sentence(confounded)}."
-        return Scaling(metric=name, unit=RATES[name], points=(), reason=reason, worker=worker)
+        return Scaling(metric=name, unit=rate, points=(), reason=reason, worker=worker)
     # More ranks are more work in a step, which is what scaling is about; a sample must be the same.
-    unlike = next((each for each in all_comparable(groups).unlike if each.kind == UNLIKE_SAMPLES and name in each.metrics), None)
-    if unlike:
-        reason = (
-            f"{RATES[name]} cannot be compared between these groups: {unlike.text}. Let them report tokens, or scale groups of one size."
-        )
-        return Scaling(metric=name, unit=RATES[name], points=(), reason=reason, worker=worker)
+    mismatch = next((each for each in all_comparable(groups).mismatches if each.kind == UNLIKE_SAMPLES and name in each.metrics), None)
+    if mismatch:
+        reason = f"{rate} cannot be compared between these groups: {mismatch.text}. Let them report tokens, or scale groups of one size."
+        return Scaling(metric=name, unit=rate, points=(), reason=reason, worker=worker)
     sized = by_size(groups, name)
-    unit = f"{worker} {RATES[name]}" if name == "steps_per_s" else RATES[name]
+    unit = f"{worker} {rate}" if name == BY_STEPS else rate
     found = Scaling(metric=name, unit=unit, points=(), worker=worker)
     if not sized:
         return replace(found, reason=f"No run has {name}: run the groups again, or choose another metric.")
@@ -190,9 +189,9 @@ def scaling(
 
 
 def _metric(groups: Sequence[ComparedGroup], metric: str) -> str | None:
-    """For `throughput` samples where most runs have them, else tokens, else steps. Where samples are of unlike size, tokens or seconds of
-    audio that all have."""
-    if metric != "throughput":
+    """The rate; for `throughput` samples if most runs have them, else tokens, else steps. If the size of a sample differs, tokens or
+    seconds of audio that all runs have."""
+    if metric != ANY_THROUGHPUT:
         return metric if metric in RATES else None
     work = all_comparable(groups)
     for name in RATE_OF.values() if work.why_not("samples_per_s") else ():
@@ -203,7 +202,7 @@ def _metric(groups: Sequence[ComparedGroup], metric: str) -> str | None:
 
 
 def _next_sizes(largest: int) -> list[int]:
-    """Powers of two above the largest number that was run, up to TIMES_LARGEST times as many."""
+    """Powers of two above the largest number that was run, up to TIMES_LARGEST times it."""
     first = 1 << largest.bit_length()
     return [first << shift for shift in range(TIMES_LARGEST.bit_length()) if first << shift <= TIMES_LARGEST * largest]
 
@@ -224,7 +223,7 @@ def _fitted(found: Scaling, sized: Sequence[SizedRuns], gpus: Sequence[int]) -> 
 
 
 def _projection(fit: Fit, gpus: int, base: SizedRuns, largest: SizedRuns, points: Sequence[ScalingPoint]) -> Projection | None:
-    """Weak scaling keeps each GPU's work as at the largest number that was run, strong scaling the total."""
+    """The projection: weak scaling keeps each GPU's work at the largest number that was run, strong scaling the total."""
     work = largest.work if points[-1].weak else largest.work * largest.gpus / gpus
     step = fit.at(gpus, work / base.work)
     if step is None:
@@ -249,7 +248,7 @@ def _reason(fit: Fit, projections: Sequence[Projection], found: Scaling) -> str:
         )
     last = projections[-1]
     growth_ms, growing = max(zip(fit.growth_ms(found.points[-1].gpus, last.gpus), PARTS[1:], strict=True))
-    grows = f"{growing} grows most on the way" if growth_ms > 0 else "no part of a step grows with their number"
+    grows = f"{growing} grows most" if growth_ms > 0 else "no part of a step grows with their number"
     if fit.sizes == 2 and growth_ms > 0:
         grows = "two numbers cannot separate bandwidth from latency"
     efficiency = f"{100 * last.efficiency:.0f} % efficiency"
@@ -259,13 +258,13 @@ def _reason(fit: Fit, projections: Sequence[Projection], found: Scaling) -> str:
 
 def scaling_families(
     groups: Sequence[ComparedGroup],
-    metric: str = "throughput",
+    metric: str = ANY_THROUGHPUT,
     *,
     gpus: Sequence[int] = (),
     across: bool = False,
     allow_confounded: bool = False,
 ) -> list[Scaling]:
-    """One for each family, in the order in which they first appear; a RefusedError for different machines."""
+    """The scaling of each family, in the order in which they first appear; a RefusedError for different machines."""
     refused = "" if across else machine_problem(groups)
     if refused:
         raise RefusedError(refused)
@@ -278,8 +277,8 @@ def scaling_families(
 
 
 def _split_families(groups: Sequence[ComparedGroup]) -> dict[Settings, list[ComparedGroup]]:
-    """By settings. Where no two numbers of ranks share their settings and there is one group of each number, all are one family: strong
-    scaling has another batch at every number."""
+    """Groups by their settings. If every group has its own number of ranks and its own settings, all are one family: strong scaling has
+    another batch at every number."""
     families: dict[Settings, list[ComparedGroup]] = {}
     for group in groups:
         families.setdefault(tuple(sorted(own_settings(group).items())), []).append(group)
@@ -290,7 +289,7 @@ def _split_families(groups: Sequence[ComparedGroup]) -> dict[Settings, list[Comp
 
 
 def worst_family(found: Sequence[Scaling]) -> Scaling | None:
-    """The one with the lowest efficiency at its largest number of GPUs; the first where none was run on two numbers."""
+    """The family with the lowest efficiency at its largest number of GPUs; the first where none was run on two numbers."""
     measured = [one for one in found if one.is_measured]
     if not measured:
         return found[0] if found else None
@@ -298,7 +297,7 @@ def worst_family(found: Sequence[Scaling]) -> Scaling | None:
     if len(found) == 1:
         return worst
     without = [one.family for one in found if one.points and not one.is_measured]
-    cautions = [f"Run on one number only, so their scaling is unknown: {'; '.join(without)}."] if without else []
+    cautions = [f"Ran at one GPU count only, so their scaling is unknown: {'; '.join(without)}."] if without else []
     cautions += [f"{one.family}: scaling unknown. {one.reason}" for one in found if not one.points]
     return replace(
         worst,
@@ -308,14 +307,14 @@ def worst_family(found: Sequence[Scaling]) -> Scaling | None:
 
 
 def _names(keys: Sequence[Settings]) -> Mapping[Settings, str]:
-    """By the settings in which families differ; empty where there is only one."""
+    """Names from the settings in which families differ; empty for a single family."""
     differing = set().union(*map(set, keys)) - set(keys[0]).intersection(*map(set, keys[1:])) if len(keys) > 1 else set()
     names = {key: [f"{name}={value}" for name, value in key if (name, value) in differing] for key in keys}
     return {key: join_names(settings) for key, settings in names.items()}
 
 
 def rate_of(run: ComparedRun, name: str) -> float | None:
-    """None unless the run has both its rate and its steps/s."""
+    """The run's rate; None unless it has steps/s too."""
     rate, steps = run.figures.get(name), run.figures.get(BY_STEPS)
     return rate if _is_rate(rate) and _is_rate(steps) else None
 
@@ -325,7 +324,7 @@ def _is_rate(value: float | None) -> bool:
 
 
 def by_size(groups: Sequence[ComparedGroup], name: str) -> list[SizedRuns]:
-    """In the order of GPUs, then of nodes; groups without the rate are left out."""
+    """Runs by the number of GPUs, then of nodes; groups without the rate are left out."""
     together: dict[tuple[int, int], list[ComparedGroup]] = {}
     for group in groups:
         if group.ranks_known and group.world_size >= 1 and any(rate_of(run, name) is not None for run in group.runs):
@@ -347,7 +346,7 @@ def _sized(groups: Sequence[ComparedGroup], name: str) -> SizedRuns:
 
 
 def _total(rate: float, name: str, gpus: int) -> float:
-    """Of all GPUs. With steps alone each GPU is assumed to do the same work, and a step of N GPUs counts as N."""
+    """The rate of all GPUs. With steps alone each GPU is assumed to do the same work, and a step of N GPUs counts as N."""
     return rate * gpus if name == BY_STEPS else rate
 
 
@@ -359,7 +358,7 @@ def _point(each: SizedRuns, base: SizedRuns) -> ScalingPoint:
         source=" + ".join(dict.fromkeys(group.source for group in each.groups)),
         value=_estimate(each.rates),
         per_gpu=_per_gpu(each),
-        # Against itself there is no interval.
+        # Relative to itself there is no interval.
         efficiency=Estimate(mean=1.0, n=len(base.rates)) if each is base else _efficiency(each, base),
         step_ms=_estimate(each.steps_ms).mean,
         runs=len(each.rates),
@@ -368,7 +367,7 @@ def _point(each: SizedRuns, base: SizedRuns) -> ScalingPoint:
 
 
 def _efficiency(each: SizedRuns, base: SizedRuns) -> Estimate:
-    """Per GPU over that of the smallest number: by pairs where the runs are paired, else by Welch."""
+    """Throughput per GPU over that of the smallest number: by pairs where the runs are paired, else by Welch."""
     alone = len(each.groups) == len(base.groups) == 1
     pairs = pair_runs(base.groups[0], each.groups[0]) if alone else []
     logs = [(_log_per_gpu(one, base), _log_per_gpu(other, each)) for one, other in pairs]
@@ -404,7 +403,7 @@ def _rows(gpus: Sequence[int], work: Sequence[float]) -> Floats:
 
 
 def _least_squares(rows: Floats, times: Floats, model: Model) -> Floats:
-    """By least squares of relative errors, no part below 0; parts that the model leaves out are 0."""
+    """Parts by least squares of relative errors, none below 0; parts outside the model are 0."""
     # Imported here: it takes a quarter of a second, and most campaigns have one number of GPUs.
     from scipy.optimize import nnls
 
@@ -417,7 +416,7 @@ def _least_squares(rows: Floats, times: Floats, model: Model) -> Floats:
 def scaling_cautions(
     groups: Sequence[ComparedGroup], points: Sequence[ScalingPoint], *, having: Sequence[str], metric: str, worker: str
 ) -> tuple[str, ...]:
-    """All of them, the gravest first. `worker` is what is counted, GPU or rank."""
+    """All cautions, the gravest first. `worker` is what is counted, GPU or rank."""
     return (
         *_differences("machines", {group.name: compared_facts(group.machine) for group in groups}),
         *_differences("settings", {group.name: own_settings(group) for group in groups}),
@@ -433,7 +432,7 @@ def scaling_cautions(
 
 
 def _differences(what: str, facts: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """One sentence with the facts that differ between groups that have them."""
+    """A sentence with the facts that differ between groups that have them."""
     names = sorted({name for having in facts.values() for name in having})
     differing = []
     for name in names:
@@ -447,7 +446,7 @@ def _differences(what: str, facts: Mapping[str, Mapping[str, str]]) -> Iterator[
 def _debug(groups: Sequence[ComparedGroup]) -> Iterator[str]:
     found = [f"{group.name} ({', '.join(group.debug)})" for group in groups if group.debug]
     if found:
-        yield f"Debug settings were on in {', '.join(found)}: run again without them, as their cost grows with the ranks."
+        yield f"Debug settings were on in {', '.join(found)}: run again without them, since their cost grows with the ranks."
 
 
 def _work(points: Sequence[ScalingPoint], metric: str, worker: str) -> Iterator[str]:
@@ -461,7 +460,7 @@ def _work(points: Sequence[ScalingPoint], metric: str, worker: str) -> Iterator[
 
 
 def _pooled(groups: Sequence[ComparedGroup], worker: str) -> Iterator[str]:
-    """Several groups of one number, which is right only for repeats of one configuration."""
+    """A caution for several groups of one number, which is right only for repeats of one configuration."""
     counts = [(group.world_size, group.nodes) for group in groups]
     doubled = sorted({size for size in counts if counts.count(size) > 1})
     if doubled:

@@ -1,8 +1,8 @@
 """Whether figures are reproducible: the stability of a group over its repeats, and the drift of the platform over a campaign.
 
 In: the counted runs of a group, or all runs of a campaign. Out: `GroupStability` by the seeds' gates (median and highest p90/p50, spread
-over repeats, share of unstable runs, GPUs in turns or too hot), and `SentinelDrift`: a line and a change of level in the throughput of the
-sentinel runs, which repeat one configuration throughout the campaign.
+over repeats, share of unstable runs, GPUs that are anti-correlated or too hot), and `SentinelDrift`: a line and a change of level in the
+throughput of the sentinel runs, which repeat one configuration throughout the campaign.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from seatrial.analyse.statistics import t_quantile
 from seatrial.analyse.step_times import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RATIO
 from seatrial.core.text import format_duration
+from seatrial.records.figures import FIGURES, THROUGHPUT
 from seatrial.records.measure import (
     MIN_REPEATS,
     GroupStability,
@@ -38,28 +39,26 @@ MAX_RATIO_MEDIAN = 1.5
 MAX_RATIO = 2.5
 MAX_CV_PCT = 5.0
 MAX_UNSTABLE = 0.05
-"""The seeds' gates; a figure at its bound holds."""
-BY_THEMSELVES = {
+"""The seeds' gates; a figure at its bound passes."""
+ALWAYS_UNSTABLE = {
     "anti_correlated_gpus": "anti-correlated GPU utilisation",
     "thermal": "its GPUs were throttled by heat",
 }
-"""Causes that break stability whatever the step times are, as the stage-1 procedure has it: one would tune for the platform's noise."""
+"""Causes that make a group unstable whatever its step times, as in the stage-1 procedure: else one would tune for the platform's noise."""
 CAUSES_IN_REASON = 3
 CAUSE_UNKNOWN = "Cause unknown. Sample telemetry more often, let all ranks report, and check what else runs there."
 MIN_RUNS = 3
-"""Two always lie on a line."""
+"""Two runs always lie on a line."""
 DRIFT_PCT = 3.0
-"""The seeds' allowance for a regression: a platform that drifts by more would look like one."""
+"""The seeds' allowance for a regression: a larger drift of the platform would look like one."""
 MIN_PER_LEVEL = 2
 LEVEL_P = 0.01
-"""Of a false change of level, over all splits together: stricter than the line's, which is tested first."""
-THROUGHPUT = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "duration_s")
-"""By preference. Of all but the duration, higher is better."""
+"""Probability of a false change of level, over all splits together: stricter than the line's, which is tested first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Figures:
-    """Of one group."""
+    """The figures of a group that the gates check."""
 
     runs: int
     ratios: tuple[float, ...]
@@ -68,12 +67,12 @@ class _Figures:
     ends: str
     """The slowest and the fastest repeat by that metric, as text."""
     unstable: int
-    """Runs that are."""
+    """The number of unstable runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SentinelSeries:
-    """The sentinels' metric in the order of time; logs, higher is faster."""
+    """The sentinels' metric on logs, in the order of time; higher is faster."""
 
     metric: str
     at_s: Floats
@@ -82,13 +81,13 @@ class _SentinelSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """Change from the first run to the last, on logs."""
+    """A line through the logs: its change from the first run to the last."""
 
     change: float
     low: float
     high: float
     residual: float
-    """Sum of squares that it does not explain."""
+    """Sum of the squared residuals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,18 +95,18 @@ class _Level:
     """The best split of the runs into two levels."""
 
     before: int
-    """Runs before it."""
+    """Runs before the split."""
     change: float = 0.0
     p_value: float = 1.0
     residual: float = math.inf
 
 
 def group_stability(runs: Sequence[MeasuredRun]) -> GroupStability:
-    """The verdict of the counted runs of one group."""
+    """The stability of a group by its counted runs."""
     measures = [run.measure for run in runs if run.measure is not None]
     figures = _figures(runs, measures)
     causes = _strongest(measures)
-    broken = [*_broken(figures), *(BY_THEMSELVES[cause.kind] for cause in causes if cause.kind in BY_THEMSELVES)]
+    broken = [*_broken(figures), *(ALWAYS_UNSTABLE[cause.kind] for cause in causes if cause.kind in ALWAYS_UNSTABLE)]
     verdict, reason = _verdict(figures, broken, [*_missing(figures, runs)], causes)
     return GroupStability(
         verdict=verdict,
@@ -122,7 +121,7 @@ def group_stability(runs: Sequence[MeasuredRun]) -> GroupStability:
 
 
 def with_possible_causes(groups: Sequence[GroupSummary], possible: tuple[JitterCause, ...]) -> tuple[GroupSummary, ...]:
-    """The groups; the unstable ones with causes that were seen outside their runs, after those that the runs show."""
+    """The groups, unstable ones with causes that were seen outside their runs, after those found in the runs."""
     return tuple(replace(group, stability=_with_possible(group.stability, possible)) if group.stability else group for group in groups)
 
 
@@ -135,7 +134,7 @@ def _with_possible(found: GroupStability, possible: tuple[JitterCause, ...]) -> 
 
 def _figures(runs: Sequence[MeasuredRun], measures: Sequence[RunMeasure]) -> _Figures:
     ratios = tuple(ratio for measure in measures if (ratio := _ratio(measure)) is not None)
-    # Of the first of these that all runs have.
+    # By the first of these that all runs have.
     name = next((name for name in THROUGHPUT if len(_values(measures, name)) == len(runs)), "")
     values = _values(measures, name) if name else []
     return _Figures(
@@ -157,7 +156,7 @@ def _ends(runs: Sequence[MeasuredRun], values: Sequence[float]) -> str:
 
 
 def _ratio(measure: RunMeasure) -> float | None:
-    """p90/p50 of the seeds' last timing window; over the whole window where there is none."""
+    """p90/p50 of the seeds' last timing window; without one, of the whole window."""
     seed = _number(measure.seed.get("iter_p90_over_p50"))
     return seed if seed is not None else _number(measure.wall_p90_over_p50)
 
@@ -181,7 +180,7 @@ def _number(value: object) -> float | None:
 
 
 def _broken(figures: _Figures) -> Iterator[str]:
-    """Each gate that does not hold. With too few repeats, only what more of them could not change."""
+    """Every gate that fails. With too few repeats, only what more repeats could not change."""
     if figures.ratios and exceeds(max(figures.ratios), MAX_RATIO):
         yield f"the highest p90/p50 of its runs is {max(figures.ratios):.2f} (at most {MAX_RATIO:g})"
     if figures.runs < MIN_REPEATS:
@@ -198,7 +197,7 @@ def _broken(figures: _Figures) -> Iterator[str]:
 
 
 def _missing(figures: _Figures, runs: Sequence[MeasuredRun]) -> Iterator[str]:
-    """What the gates need and the runs lack, with how to get it."""
+    """What the gates need and the runs lack, and how to get it."""
     if figures.runs == 0:
         yield f"no run ended ok, and {MIN_REPEATS} are needed"
     elif figures.runs < MIN_REPEATS:
@@ -227,7 +226,7 @@ def _verdict(figures: _Figures, broken: list[str], missing: list[str], causes: t
 
 
 def _strongest(measures: Sequence[RunMeasure]) -> tuple[JitterCause, ...]:
-    """Each kind once, from the run that shows it most; the strongest first."""
+    """Each kind of cause once, from the run with the strongest evidence; the strongest first."""
     found: dict[str, JitterCause] = {}
     for cause in (cause for measure in measures for cause in measure.jitter_causes):
         if cause.kind not in found or cause.strength > found[cause.kind].strength:
@@ -236,7 +235,7 @@ def _strongest(measures: Sequence[RunMeasure]) -> tuple[JitterCause, ...]:
 
 
 def sentinel_drift(runs: Sequence[MeasuredRun]) -> SentinelDrift | None:
-    """None without sentinel runs."""
+    """The drift of the platform by its sentinel; None without sentinel runs."""
     group, members = _sentinels(runs)
     if not members:
         return None
@@ -268,7 +267,7 @@ def sentinel_drift(runs: Sequence[MeasuredRun]) -> SentinelDrift | None:
 
 
 def _sentinels(runs: Sequence[MeasuredRun]) -> tuple[str, list[MeasuredRun]]:
-    """The current runs of the sentinel; of several sentinels, of the one with the most runs."""
+    """Name and current runs of the sentinel; of several, of the one with the most runs."""
     found = [run for run in runs if run.attempt.spec.mode == SENTINEL and run.attempt.current]
     if not found:
         return "", []
@@ -278,19 +277,21 @@ def _sentinels(runs: Sequence[MeasuredRun]) -> tuple[str, list[MeasuredRun]]:
 
 
 def _sentinel_series(members: Sequence[MeasuredRun]) -> _SentinelSeries | None:
-    """By the first metric that every sentinel that ended ok has."""
+    """The series of the first metric that every sentinel run that ended ok has; None where there is none."""
     ended = [(run.attempt.outcome.started_t, run.measure) for run in members if run.attempt.outcome and run.outcome is Outcome.OK]
     known = sorted(((at, measure) for at, measure in ended if measure is not None and at > 0), key=lambda pair: pair[0])
     for metric in THROUGHPUT:
         values = _values([measure for _, measure in known], metric)
         if known and len(values) == len(known):
             logs = np.array([math.log(value) for value in values])
-            return _SentinelSeries(metric=metric, at_s=np.array([at for at, _ in known]), logs=-logs if metric == "duration_s" else logs)
+            return _SentinelSeries(
+                metric=metric, at_s=np.array([at for at, _ in known]), logs=logs if FIGURES[metric].higher_is_better else -logs
+            )
     return None
 
 
 def _line(series: _SentinelSeries) -> _Line:
-    """Least squares on logs; 95 % interval by Student's t."""
+    """A line by least squares on logs, with its 95 % interval by Student's t."""
     at = series.at_s - series.at_s.mean()
     spread = float((at**2).sum())
     length, dof = float(series.at_s[-1] - series.at_s[0]), len(at) - 2
@@ -304,22 +305,22 @@ def _line(series: _SentinelSeries) -> _Line:
 
 def _level(series: _SentinelSeries) -> _Level:
     """The split at which two levels differ most by a pooled t test; its p-value is corrected for all splits."""
-    tried = [_split(series.logs, place) for place in range(MIN_PER_LEVEL, len(series.logs) - MIN_PER_LEVEL + 1)]
+    tried = [_split(series.logs, at) for at in range(MIN_PER_LEVEL, len(series.logs) - MIN_PER_LEVEL + 1)]
     if not tried:
         return _Level(before=0)
     best = min(tried, key=lambda level: level.p_value)
     return replace(best, p_value=min(1.0, best.p_value * len(tried)))
 
 
-def _split(logs: Floats, place: int) -> _Level:
-    before, after = logs[:place], logs[place:]
+def _split(logs: Floats, at: int) -> _Level:
+    before, after = logs[:at], logs[at:]
     change, dof = float(after.mean() - before.mean()), len(logs) - 2
     residual = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
     from scipy.special import stdtr
 
     error = math.sqrt(residual / dof * (1 / len(before) + 1 / len(after)))
     p_value = 2 * float(stdtr(dof, -abs(change) / error)) if error else float(change == 0)
-    return _Level(before=place, change=change, p_value=p_value, residual=residual)
+    return _Level(before=at, change=change, p_value=p_value, residual=residual)
 
 
 def _drift_verdict(series: _SentinelSeries, line: _Line, level: _Level) -> tuple[StabilityVerdict, str]:
@@ -345,13 +346,13 @@ def _drifts(line: _Line) -> bool:
 
 
 def _shifts(line: _Line, level: _Level) -> bool:
-    """Whether there are two levels and they fit better than a line."""
+    """Whether two levels fit, and better than a line."""
     shifts = abs(_pct(level.change)) > DRIFT_PCT and level.p_value < LEVEL_P
     return shifts and (not _drifts(line) or level.residual < line.residual)
 
 
 def _pct(log_change: float) -> float:
-    """A difference of logs as percent, kept finite."""
+    """A difference of logs in percent, kept finite."""
     return 100 * math.expm1(min(log_change, 100.0))
 
 

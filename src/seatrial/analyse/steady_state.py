@@ -1,9 +1,9 @@
-"""Which steps of a run count: where its steady state begins, and what the steps after it add up to by wall clock.
+"""Which steps of a run count: where its steady state begins, and the wall-clock time and work of the steps after it.
 
 In: the step table, the steps that held a pause, and the plan's window. Out: `CountedSteps`: the window, its time, its work and its step
 times. Counted are steps that every timed rank has, after warm-up (or as the plan says), except those that held a pause on any rank: the
 others waited for it. A step takes as long as its slowest rank; so does the window. A row may hold several steps (`span`; its `step` is the
-last of them): all of them count or none. Also here: `Grid`, the steps of all ranks as ranks × steps, and `find_clock_jump`.
+last of them): either all of them count or none. Also here: `Grid`, the steps of all ranks as ranks × steps, and `find_clock_jump`.
 
 The first steps of training are slow (allocation, autotuning, cold caches), sometimes by a hundred times, and throughput is a mean: one of
 them left in falsifies the figure. MSER, the usual rule for simulations, minimises the standard error of what is left. It fails on step
@@ -45,44 +45,44 @@ from seatrial.records.measure import Window
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 MIN_ROWS = 2
 MIN_JUMP_S = 2.0
-"""Less is what NTP corrects now and then, and no more than a sampling interval."""
+"""Smaller jumps are corrections by NTP, within a sampling interval."""
 MIN_STEPS = 10
 """A p90 of fewer steps is one step."""
 LEVEL_TOLERANCE = 0.02
-"""Within this share of the level a batch is settled: smaller differences change no decision."""
+"""A batch within this share of the level is settled: smaller differences change no decision."""
 NOISE_WIDTHS = 3.0
-"""And so within this many robust standard deviations of batch medians."""
+"""A batch within this many robust standard deviations of batch medians is settled too."""
 USUAL_BATCH_PERCENTILE = 90
-"""Or no slower than all but the slowest batches of the second half."""
+"""And so is one no slower than this percentile of the second half's batches."""
 SETTLED_BATCHES = 3
 FAR_WIDTHS = 5.0
 FAR_SHARE = 0.25
 """A leading step this far above the level, by both measures, is still warm-up."""
 LEAD_STEPS = 10
 LEAD_SHARE = 0.05
-"""Leading are this many steps or this share of the run, whichever is more: a lazy compile or a first full queue comes that early.
-Later ones are part of how the job runs."""
+"""The leading steps are this many or this share of the run, whichever is more: a lazy compile or a first full queue comes that early.
+Later ones belong to the job."""
 USUAL_PERCENTILE = 95
-"""Slow steps that make up this much of the second half are how the job runs."""
+"""Slow steps above this percentile of the second half belong to the job."""
 TREND_LIMIT = 0.10
 """Smaller changes of the step time leave the run steady: its mean is then within about 5 % of either end."""
 TREND_CHANCE = 0.01
 TREND_BATCHES = 60
-"""Trends and levels are looked at in medians of at least this many batches: slow steps now and then do not count as either."""
+"""Trends and levels are computed from medians of at least this many batches, so that occasional slow steps are neither."""
 LEVEL_CHANCE = 0.002
-"""Stricter than a trend's: four ends are looked at, and with the trend they must call fewer than 2 in 100 plain noisy runs unsteady."""
+"""Stricter than for a trend: four ends are tested, and together with the trend fewer than 2 in 100 plain noisy runs may be unsteady."""
 PARTS_CHANCE = 0.005
-"""By a formula that gives too high a p-value in short runs, so that far fewer are called unsteady."""
+"""The formula's p-value is too high in short runs, so that far fewer of them are unsteady."""
 END_SHARES = (0.2, 0.1)
-"""How much of either end is compared with the rest. The tenth sees what is too short to move the fifth's median."""
+"""Shares of either end that are compared with the rest: changes too short for the fifth's median show in the tenth."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountedSteps:
-    """The window and its raw figures. `window` is None when fewer than two rows are left."""
+    """The window and its raw figures. `window` is None where fewer than two rows are left."""
 
     window: Window | None
     rows: int
@@ -93,50 +93,50 @@ class CountedSteps:
     """Ranks that were timed."""
     window_s: float = 0.0
     wall_ms: Floats
-    """A step's time by row, the slowest rank."""
+    """Step time of the slowest rank, by row."""
     last_steps: Ints
-    """By row, the last step it covers."""
+    """The last step of each row."""
     spans: Ints
-    """By row, how many steps it covers."""
+    """The number of steps of each row."""
     samples: float | None = None
-    """Work of the timed ranks in the window; None unless every row has it."""
+    """Work of the timed ranks in the window; None unless every row reports it."""
     tokens: float | None = None
     lost: dict[int, int] = field(default_factory=dict)
-    """By rank, steps it lacks between the first and the last step that all ranks have; only ranks that lack some."""
+    """By rank, the number of steps missing between the first and the last step that all ranks have; only ranks with missing steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """Step numbers and ranks in order, and the rows among them."""
+    """Step numbers and ranks in order, and where the rows belong."""
 
     numbers: Ints
-    first_row: Places
-    """By number, the first row of it: the lowest rank's."""
+    first_row: Indices
+    """The first row of each number: the lowest rank's."""
     seen: Ints
-    """By number, how many rows it has."""
-    place: Places
-    """By row, which number it is of."""
+    """The number of rows of each number."""
+    step_index: Indices
+    """The index of each row's number."""
     ranks: Ints
-    rank: Places
-    """By row, which rank it is of."""
+    rank: Indices
+    """The index of each row's rank."""
     is_full: bool
     """Whether every rank has every number once."""
 
     def longest(self, times: Floats) -> Floats:
-        """By number, the longest of its rows' times, none of which is below 0."""
+        """The longest time of each number's rows, none of which is below 0."""
         if self.is_full:
             return np.asarray(times.reshape(len(self.ranks), -1).max(axis=0), dtype=np.float64)
         found = np.zeros(len(self.numbers))
-        np.maximum.at(found, self.place, times)
+        np.maximum.at(found, self.step_index, times)
         return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClockJump:
-    """The largest jump of the wall clock that a rank has seen."""
+    """The largest jump of the wall clock seen by a rank."""
 
     step: int
-    """It came before the end of this step."""
+    """The step before whose end it came."""
     jump_s: float
     """Positive where the clock was set forward."""
 
@@ -174,7 +174,7 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> CountedS
         return rows
     is_chosen = np.zeros(len(numbers), dtype=np.bool_)
     is_chosen[chosen] = True
-    kept = is_chosen[grid.place]
+    kept = is_chosen[grid.step_index]
     return replace(
         rows,
         window=_window(numbers, spans, common, chosen, found, steps),
@@ -184,7 +184,7 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> CountedS
     )
 
 
-def _lost(common: Ints, ranks: Ints, rank: Places, step: Ints, span: Ints) -> dict[int, int]:
+def _lost(common: Ints, ranks: Ints, rank: Indices, step: Ints, span: Ints) -> dict[int, int]:
     if len(common) == 0:
         return {}
     between = (step > common[0]) & (step <= common[-1])
@@ -193,7 +193,7 @@ def _lost(common: Ints, ranks: Ints, rank: Places, step: Ints, span: Ints) -> di
     return {int(ranks[at]): int(lacking[at]) for at in np.flatnonzero(lacking > 0)}
 
 
-def _chosen(usable: Places, numbers: Ints, spans: Ints, wall_ms: Floats, window: str) -> tuple[Places, SteadyState]:
+def _chosen(usable: Indices, numbers: Ints, spans: Ints, wall_ms: Floats, window: str) -> tuple[Indices, SteadyState]:
     """The rows of the window: those wholly inside the plan's, else those after warm-up."""
     bounds = window_bounds(window)
     if bounds is not None:
@@ -203,12 +203,12 @@ def _chosen(usable: Places, numbers: Ints, spans: Ints, wall_ms: Floats, window:
 
 
 def is_time(iter_ms: Floats) -> Mask:
-    """Which of them can be counted: one that is not finite, or below 0, is a broken line."""
+    """Which times are valid: one that is not finite or below 0 comes from a broken line."""
     return np.asarray((iter_ms >= 0) & (iter_ms < np.inf))
 
 
 def is_inside(step: Ints, span: Ints, first_step: int, last_step: int) -> Mask:
-    """Which rows cover only steps from the first to the last of these."""
+    """Which rows cover only steps from `first_step` to `last_step`."""
     return np.asarray((step - span + 1 >= first_step) & (step <= last_step))
 
 
@@ -220,7 +220,7 @@ def window_bounds(window: str) -> tuple[int, int] | None:
     return int(first or 0), int(last) if last else 2**62
 
 
-def _window(numbers: Ints, spans: Ints, common: Mask, chosen: Places, found: SteadyState, steps: pl.DataFrame) -> Window:
+def _window(numbers: Ints, spans: Ints, common: Mask, chosen: Indices, found: SteadyState, steps: pl.DataFrame) -> Window:
     first, last = chosen[0], chosen[-1]
     first_step = int(numbers[first] - spans[first]) + 1
     inside = int(spans[first : last + 1][common[first : last + 1]].sum())
@@ -237,7 +237,7 @@ def _window(numbers: Ints, spans: Ints, common: Mask, chosen: Places, found: Ste
 
 
 def _known_before(first_step: int, steps: pl.DataFrame) -> int:
-    """Steps before the window that the first rank's rows cover, timed or not, each once: rows may cover the same steps."""
+    """Distinct steps before the window in the first rank's rows, timed or not: rows may overlap."""
     rank, step, span = (steps[name].to_numpy() for name in ("rank", "step", "span"))
     start, end = np.maximum(step - span + 1, 0), np.minimum(step, first_step - 1)
     own = np.flatnonzero((rank == rank[0]) & (start < first_step))
@@ -252,22 +252,22 @@ def _work(values: Floats, span: Floats) -> float | None:
 
 
 def is_among(numbers: Ints, some: Ints) -> npt.NDArray[np.bool_]:
-    """np.isin for sorted distinct numbers and few others in any order: a fifth of its time."""
-    place = np.searchsorted(numbers, some)
-    inside = place < len(numbers)
-    place, some = place[inside], some[inside]
+    """np.isin for sorted distinct numbers and a few others in any order, in a fifth of the time."""
+    index = np.searchsorted(numbers, some)
+    inside = index < len(numbers)
+    index, some = index[inside], some[inside]
     found = np.zeros(len(numbers), dtype=np.bool_)
-    found[place[numbers[place] == some]] = True
+    found[index[numbers[index] == some]] = True
     return found
 
 
 def find_grid(rank: Ints, step: Ints) -> Grid:
-    """The grid of these rows."""
+    """The grid of the rows."""
     return full_grid(rank, step) or any_grid(rank, step)
 
 
 def full_grid(rank: Ints, step: Ints) -> Grid | None:
-    """Where every rank has the same steps, each once; else None. Nothing need be sorted then: a tenth of the time, which counts for a
+    """The grid if every rank has the same steps, each once; else None. It needs no sorting, hence a tenth of the time, which counts for a
     thousand ranks and for a thousand runs."""
     if len(rank) == 0:
         return None
@@ -283,7 +283,7 @@ def full_grid(rank: Ints, step: Ints) -> Grid | None:
         numbers=numbers,
         first_row=first_row,
         seen=np.full(count, len(ranks)),
-        place=np.tile(first_row, len(ranks)),
+        step_index=np.tile(first_row, len(ranks)),
         ranks=ranks,
         rank=np.repeat(np.arange(len(ranks)), count),
         is_full=True,
@@ -291,20 +291,20 @@ def full_grid(rank: Ints, step: Ints) -> Grid | None:
 
 
 def any_grid(rank: Ints, step: Ints) -> Grid:
-    """The same of any rows."""
-    numbers, first_row, place, seen = np.unique(step, return_index=True, return_inverse=True, return_counts=True)
+    """The grid of any rows."""
+    numbers, first_row, index, seen = np.unique(step, return_index=True, return_inverse=True, return_counts=True)
     ranks, row_rank = np.unique(rank, return_inverse=True)
-    return Grid(numbers=numbers, first_row=first_row, seen=seen, place=place, ranks=ranks, rank=row_rank, is_full=False)
+    return Grid(numbers=numbers, first_row=first_row, seen=seen, step_index=index, ranks=ranks, rank=row_rank, is_full=False)
 
 
 def find_clock_jump(steps: pl.DataFrame) -> ClockJump | None:
-    """How far the wall clock moved against the monotonic one from one step to the next, where that is too far. Steps are timed on the
-    monotonic clock, which nobody sets; but telemetry is matched with the steps by the wall clock."""
+    """The jump of the wall clock against the monotonic one between two steps, if it is too large. Steps are timed on the monotonic clock,
+    which cannot be set; but telemetry is matched with the steps by the wall clock."""
     rank, step, t, m = (steps[name].to_numpy() for name in ("rank", "step", "t", "m"))
     known = np.isfinite(t) & np.isfinite(m)
     if not known.all():
         rank, step, t, m = rank[known], step[known], t[known], m[known]
-    # Two ranks' monotonic clocks may start anywhere.
+    # The monotonic clocks of two ranks have different origins.
     moved = np.where(np.diff(rank) == 0, np.diff(t - m), 0.0)
     if len(moved) == 0:
         return None
@@ -315,7 +315,7 @@ def find_clock_jump(steps: pl.DataFrame) -> ClockJump | None:
 
 
 def find_steady_state(times_ms: Floats, numbers: Ints | None = None) -> SteadyState:
-    """Split a run into warm-up and the rest. `numbers` are the steps' own, for the reason; they count from 0 unless given."""
+    """Split a run into warm-up and the rest. `numbers` are the step numbers for the reason, by default from 0."""
     count = len(times_ms)
     if count < MIN_STEPS:
         return SteadyState(warmup=min(1, count // 2), steady=False, reason=_too_few(count - min(1, count // 2)))
@@ -330,40 +330,42 @@ def find_steady_state(times_ms: Floats, numbers: Ints | None = None) -> SteadySt
 
 
 def _change(times_ms: Floats, numbers: Ints) -> str:
-    """How the step time changes over the window, and what to do; empty where it does not."""
+    """How the step time changes over the window, and what to do; empty where it is steady."""
     slope = trend(times_ms)
     drifts = abs(slope) > TREND_LIMIT
     if not drifts and not level_changes(times_ms):
         return ""
-    place = change_point(times_ms)
-    if drifts and not _is_sudden(times_ms, place, slope):
+    index = change_point(times_ms)
+    if drifts and not _is_sudden(times_ms, index, slope):
         return f"the step time still {'rises' if slope > 0 else 'falls'} by {abs(slope):.0%} over the window: run more steps"
-    before, after = median(times_ms[:place]), median(times_ms[place:])
-    way, advice = ("rose", "check for throttling, another job or other data there") if after > before else ("fell", "run more steps")
+    before, after = median(times_ms[:index]), median(times_ms[index:])
+    way, advice = "fell", "run more steps"
+    if after > before:
+        way, advice = "rose", "check for throttling, another job or a data change at that step"
     return (
-        f"the step time {way} from {ms_text(before)} to {ms_text(after)} at about step {int(numbers[place])}: {advice}, or set "
+        f"the step time {way} from {ms_text(before)} to {ms_text(after)} at about step {int(numbers[index])}: {advice}, or set "
         "timing.window"
     )
 
 
 def ms_text(value: float) -> str:
-    """'0.4125 ms', '99.61 ms', '12345 ms': four digits, and no powers of ten."""
+    """'0.4125 ms', '99.61 ms', '12345 ms': four digits without powers of ten."""
     return f"{value:.0f} ms" if value >= 1000 else f"{value:.4g} ms"
 
 
-def _is_sudden(times_ms: Floats, place: int, slope: float) -> bool:
-    """Whether two levels fit the steps better than a line does, by the sum of absolute residuals."""
-    left, right = times_ms[:place], times_ms[place:]
+def _is_sudden(times_ms: Floats, index: int, slope: float) -> bool:
+    """Whether two levels fit the steps better than a line, by the sum of absolute residuals."""
+    left, right = times_ms[:index], times_ms[index:]
     by_levels = np.abs(left - np.median(left)).sum() + np.abs(right - np.median(right)).sum()
     rest = times_ms - np.linspace(0, slope * median(times_ms), len(times_ms))
     return bool(by_levels < np.abs(rest - np.median(rest)).sum())
 
 
 def trend(times_ms: Floats) -> float:
-    """Relative change of the step time from one end to the other; 0 where chance explains it."""
+    """Relative change of the step time from one end to the other; 0 if it is not significant."""
     batches = batch_medians(times_ms, max(1, len(times_ms) // TREND_BATCHES))
     level = median(batches)
-    # A line that changes by the limit leaves batches at least a quarter of it apart: two steps of half of the pairs lie on it.
+    # On a line that changes by the limit, batches are at least a quarter of it apart.
     if len(batches) < MIN_STEPS or level <= 0 or np.ptp(batches) <= TREND_LIMIT / 4 * level:
         return 0.0
     if not mann_kendall(batches).p_value < TREND_CHANCE:
@@ -373,31 +375,31 @@ def trend(times_ms: Floats) -> float:
 
 
 def level_changes(times_ms: Floats) -> bool:
-    """Whether the start is faster than the rest, the end unlike it, or one part unlike the other, by more than chance explains.
+    """Whether the start is significantly faster than the rest, the end differs from it, or two parts differ.
 
-    A start that is a little slower is what the cut of the warm-up has left, within the noise: no change.
+    A slightly slower start is a remainder of the warm-up within the noise and does not count.
     """
     batches = batch_medians(times_ms, max(1, len(times_ms) // TREND_BATCHES))
     if len(batches) < MIN_STEPS or np.ptp(batches) <= TREND_LIMIT * np.min(batches):
         return False
     ends = [int(len(batches) * share) for share in END_SHARES]
-    return _parts_differ(batches) or any(
+    return _halves_differ(batches) or any(
         relative_shift(batches[:end], batches[end:]) < -TREND_LIMIT or abs(relative_shift(batches[-end:], batches[:-end])) > TREND_LIMIT
         for end in ends
     )
 
 
-def _parts_differ(batches: Floats) -> bool:
-    """Pettitt's test: for changes near the middle, which neither end shows in a short run."""
+def _halves_differ(batches: Floats) -> bool:
+    """Whether two parts differ by Pettitt's test, for changes near the middle, which neither end shows in a short run."""
     sums, count = _rank_sums(batches), len(batches)
-    place = int(np.argmax(sums)) + 1
-    before, after = median(batches[:place]), median(batches[place:])
+    index = int(np.argmax(sums)) + 1
+    before, after = median(batches[:index]), median(batches[index:])
     p_value = 2 * math.exp(-6 * (2 * float(sums.max())) ** 2 / (count**3 + count**2))
     return p_value < PARTS_CHANCE and abs(after - before) > TREND_LIMIT * before
 
 
 def relative_shift(some: Floats, others: Floats) -> float:
-    """Median of some over median of the others, less 1; 0 where chance explains it."""
+    """Median of some over median of the others, less 1; 0 if the difference is not significant."""
     level = median(others)
     if level <= 0 or np.ptp(np.concatenate([some, others])) == 0:
         return 0.0
@@ -408,18 +410,18 @@ def relative_shift(some: Floats, others: Floats) -> float:
 
 
 def change_point(times_ms: Floats) -> int:
-    """Where the steps before and after differ most in rank (the place of Pettitt's test); at least one step lies on either side."""
+    """The index at which the steps before and after differ most in rank (Pettitt's test); at least one step lies on either side."""
     return int(np.argmax(_rank_sums(times_ms))) + 1
 
 
 def _rank_sums(values: Floats) -> Floats:
-    """Cumulative sum of the ranks minus their mean, absolute."""
+    """Absolute cumulative sums of the ranks minus their mean."""
     ranks, _ = mid_ranks(values)
     return np.asarray(np.abs(np.cumsum(ranks - ranks.mean())[:-1]), dtype=np.float64)
 
 
 def batch_medians(times_ms: Floats, size: int) -> Floats:
-    """Medians of consecutive batches; the last, shorter one is left out unless it is the only one."""
+    """Medians of consecutive batches; a shorter last one is left out unless it is the only one."""
     whole = len(times_ms) // size * size
     if whole == 0:
         return np.array([np.median(times_ms)])
@@ -427,15 +429,15 @@ def batch_medians(times_ms: Floats, size: int) -> Floats:
 
 
 def _settled(times_ms: Floats) -> tuple[int, bool]:
-    """Steps before the first batches in a row that are not slower than the second half, and whether there were any by the half."""
-    # Five once there are enough batches to see the end of a warm-up; single steps in short runs.
+    """Steps before the first consecutive batches that are not slower than the second half, and whether the first half has any."""
+    # Five where there are enough batches to see the end of a warm-up; single steps in short runs.
     size = 5 if len(times_ms) >= 60 else 3 if len(times_ms) >= 30 else 1
     batches = batch_medians(times_ms, size)
     latest = len(batches) // 2
     level, width = level_and_width(batches[latest:])
-    # In a short run the second half has few batches: the spread expected from its steps keeps chance from making them look equal.
+    # In a short run the second half has few batches, which may look equal by chance: the spread expected from its steps is a lower bound.
     width = max(width, level_and_width(times_ms[len(times_ms) // 2 :])[1] * MEDIAN_TO_MEAN_ERROR / math.sqrt(size))
-    # Where steps take one of two times, the width is next to nothing and batches of the slower kind are as usual as the others.
+    # Where steps take one of two times, the width is close to 0 and slower batches are as usual as the others.
     usual = percentiles(batches[latest:], [USUAL_BATCH_PERCENTILE])[0]
     at_level = batches <= max(usual, level + max(NOISE_WIDTHS * width, LEVEL_TOLERANCE * level))
     for first in range(latest + 1):
@@ -445,11 +447,11 @@ def _settled(times_ms: Floats) -> tuple[int, bool]:
 
 
 def _past_slow_steps(times_ms: Floats, warmup: int) -> int:
-    """The warm-up with the far too slow steps that follow it at once or come among the leading ones."""
+    """The warm-up with the much slower steps that follow at once or are among the leading ones."""
     half = len(times_ms) // 2
     level, width = level_and_width(times_ms[half:])
     far = level + max(FAR_WIDTHS * width, FAR_SHARE * level)
-    # A job with slow steps as a matter of course has them among the first, too: those are not warm-up.
+    # A job that regularly has slow steps has them among the first too: those are not warm-up.
     usual = percentiles(times_ms[half:], [USUAL_PERCENTILE])[0] * (1 + FAR_SHARE)
     lead = min(half, max(LEAD_STEPS, int(len(times_ms) * LEAD_SHARE)))
     leading = np.flatnonzero(times_ms[:lead] > max(far, usual))

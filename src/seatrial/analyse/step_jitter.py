@@ -36,41 +36,41 @@ PHASE_ADVICE = {
 }
 RANK_ADVICE = "Look at its GPU's clocks, its links and the load of its host"
 MIN_STEPS = 20
-"""With fewer steps the slow ones are too few to show a cause."""
+"""With fewer steps there are too few slow ones to show a cause."""
 SLOW_RATIO = 1.5
-"""A step this many times the median is slow: the seeds' bound for p90/p50."""
+"""A step above this many medians is slow: the seeds' bound for p90/p50."""
 MIN_BURSTS = 3
-"""One or two long waits may be anything."""
+"""One or two long waits may have any cause."""
 MIN_EXPLAINED = 0.5
-"""Waiting is the cause of slow steps where it makes up most of what they take beyond the median."""
+"""Waiting is the cause of slow steps where it is most of their excess over the median."""
 MIN_COST = 0.02
-"""Bursts that cost less of the window's time than this change no decision."""
+"""Bursts that cost a smaller share of the window's time change no decision."""
 MIN_SHARE = 0.15
-"""Less is only the hand-over of a batch; from here on the loader limits the rate."""
+"""Smaller shares are only the hand-over of a batch; from here on the loader limits the rate."""
 REGULAR_SHARE = 0.8
 """Share of the distances between bursts that must be equal for them to be periodic."""
 DATA_ADVICE = "Raise num_workers or prefetch_factor, or look at the storage behind the data"
 HOST_FILE = ATTEMPT_FILES.host_telemetry.name
 MIN_HOST_SAMPLES = 10
-"""With fewer, a single busy moment would be a large share."""
+"""With fewer samples, a single busy moment would be a large share."""
 BUSY_PCT = 90.0
-"""Close enough to all CPUs that a rank which wants one waits for it."""
+"""So close to all CPUs that a rank has to wait for one."""
 OTHERS_PCT = 20.0
-"""Of all CPUs; the system's own services may take less than this."""
+"""Share of all CPUs; the system's own services may take less."""
 MIN_CONTENDED = 0.2
-"""Of the samples: fewer than one in five do not affect the median step."""
+"""Share of the samples: fewer than one in five do not affect the median step."""
 CROWDED_RATIO = 1.5
 """Runnable processes per CPU: from here on one in three waits."""
 MIN_CROWDED = 0.5
-"""The load is a mean over a minute: it describes the window only where most of the window is busy."""
+"""The load is a mean over a minute, so it describes the window only if most of the window is busy."""
 MIN_INTERVALS = 10
 """In a shorter window one late sample is a large share."""
 GAP_INTERVALS = 2.0
-"""As the sampler counts them."""
+"""As the sampler counts gaps."""
 MIN_LOST = 0.05
-"""Of the window: shorter gaps move no figure."""
+"""Share of the window: shorter gaps change no figure."""
 GAP_WEIGHT = 0.25
-"""A gap hides what happened; it is weaker evidence than any sample."""
+"""A gap hides what happened, so it is weaker evidence than any sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,8 @@ def find_jitter_causes(
     cores: Mapping[str, int] | int | None = None,
     others: Mapping[str, TelemetryAccount] | None = None,
 ) -> tuple[JitterCause, ...]:
-    """`cores` are the host's CPUs, or each host's: without them it is unknown whose load it is. `others` are the accounts of the hosts
-    other than node 0."""
+    """All causes. `cores` are the CPUs of the host, or of each host: without them it is unknown who causes the load. `others` are the
+    accounts of the hosts other than node 0."""
     if span.first_t is None and span.window is not None:
         span = replace(span, first_t=_begins_t(tables, span.window))
     found = [*data_causes(tables, span), *_slow_rank(straggler, tables)]
@@ -118,7 +118,7 @@ def _all_gaps(
 
 
 def _begins_t(tables: StepTables, window: Window) -> float | None:
-    """Start of a window with no step before it: samples of the start-up do not belong to its steps."""
+    """Start of a window without a step before it, so that samples of the start-up are excluded."""
     rows = tables.steps.head(1)
     if rows.is_empty() or rows["step"][0] < window.first_step:
         return None
@@ -128,16 +128,16 @@ def _begins_t(tables: StepTables, window: Window) -> float | None:
 
 
 def _slow_rank(straggler: Straggler | None, tables: StepTables) -> Iterator[JitterCause]:
-    """The rank, or its host where all ranks of it are slow and no others."""
+    """The slow rank, or its host if all ranks of it are slow and no others."""
     if straggler is None or straggler.verdict is not StragglerVerdict.NAMED or straggler.score is None:
         return
     phase, score = straggler.phase.removesuffix("_ms"), straggler.score
     steps = "the whole run" if straggler.first_step is None else f"steps {straggler.first_step} to {straggler.last_step}"
-    place = " on ".join(filter(None, (f"GPU {straggler.gpu}" if straggler.gpu else "", straggler.host)))
+    location = " on ".join(filter(None, (f"GPU {straggler.gpu}" if straggler.gpu else "", straggler.host)))
     costs = "" if straggler.held_up_ms is None else f", which delays every step by {straggler.held_up_ms:.3g} ms (median)"
     longer = f"works {score:.0%} longer than the others{f' in {phase}' if phase else ''}{costs} ({steps}, n = {straggler.n})"
     numbers: dict[str, Number] = {"rank": straggler.rank, "score": score, "phase": phase, "held_up_ms": straggler.held_up_ms}
-    text = f"Rank {straggler.rank}{f' ({place})' if place else ''} {longer}. {PHASE_ADVICE.get(phase, RANK_ADVICE)}."
+    text = f"Rank {straggler.rank}{f' ({location})' if location else ''} {longer}. {PHASE_ADVICE.get(phase, RANK_ADVICE)}."
     if straggler.slow_host:
         numbers = {"host": straggler.slow_host, "ranks": straggler.slow_host_ranks, **numbers}
         text = (
@@ -161,7 +161,7 @@ def _steps_file(tables: StepTables) -> str:
 
 
 def data_causes(tables: StepTables, span: WindowSpan) -> Iterator[JitterCause]:
-    """Bursts, a share in every step, or both."""
+    """Waits for data: bursts, a share of every step, or both."""
     steps = _counted(tables, span)
     if steps is None or not steps.wait_ms.sum() > MIN_COST * steps.wall_ms.sum():
         return
@@ -176,7 +176,7 @@ def _counted(tables: StepTables, span: WindowSpan) -> _Steps | None:
         kept &= (step >= span.window.first_step) & (step <= span.window.last_step)
     if len(tables.pauses):
         kept &= ~np.isin(step, tables.pauses["step"].to_numpy())
-    # An upper bound of the ranks' waits: most runs need no closer look.
+    # An upper bound of the ranks' waits: most runs need no more than this.
     if not wait_ms[kept].sum() * tables.world_size > MIN_COST * iter_ms[kept].sum():
         return None
     grid = find_grid(rank[kept], step[kept])
@@ -243,8 +243,8 @@ def _constant(steps: _Steps, span: WindowSpan, file: str) -> Iterator[JitterCaus
 
 
 def host_causes(table: pl.DataFrame, span: WindowSpan, cores: int | None) -> Iterator[JitterCause]:
-    """CPU time that others took from the run. `cpu_*_pct` are shares of all CPUs together, `tree_cpu_pct` is the run's own use in percent
-    of one: they can be compared only with `cores`."""
+    """CPU time that others took from the run. `cpu_*_pct` are shares of all CPUs, `tree_cpu_pct` is the run's own use in percent of one
+    CPU: comparing them needs `cores`."""
     rows = span.rows(table)
     if len(rows) < MIN_HOST_SAMPLES:
         return
@@ -313,8 +313,8 @@ def _crowded(load: float, share: float, own: float, n: int, span: WindowSpan, co
 
 
 def gap_causes(samples: TelemetryTables, account: TelemetryAccount, span: WindowSpan) -> Iterator[JitterCause]:
-    """Where a sampler missed much of the window; the worse of the two. A sampler that is late did not get the CPU or waited for the driver,
-    and so, most likely, did the ranks."""
+    """A cause where a sampler missed much of the window; the worse of the two samplers. A late sampler did not get the CPU or waited for
+    the driver, and most likely so did the ranks."""
     tables = {"GPU": samples.gpu, "host": samples.host}
     found = [cause for kind, sampler in samplers(account) for cause in _gaps(kind, tables[kind], sampler, span)]
     yield from sorted(found, key=lambda cause: -cause.strength)[:1]
@@ -344,7 +344,7 @@ def _gaps(kind: str, table: pl.DataFrame | None, sampler: SamplerAccount, span: 
 
 
 def _sample_times(table: pl.DataFrame, span: WindowSpan) -> Floats:
-    """Times of the samples inside the window, and its ends: the time before the first sample and after the last was not sampled either."""
+    """Times of the samples inside the window and its ends: before the first and after the last sample nothing was sampled either."""
     at = column(span.rows(table), "epoch_sec")
     ends = [end for end in (span.first_t, span.last_t) if end is not None]
     return np.sort(np.concatenate((at, ends)))

@@ -1,4 +1,4 @@
-"""Figures of a run's step times beside its throughput.
+"""Figures of a run's step times besides its throughput.
 
 In: the step table, the counted steps, the spec. Out: the seeds' timing points (percentiles over a rolling window at every logged step) and
 per-run timing columns, slow steps and the last fifty, and the parts of the start-up.
@@ -32,31 +32,31 @@ COLUMNS = (*PHASES, "iter_ms")
 SEED_ITER = "seed_iter_ms"
 """Column of the seeds' iter_ms beside our own."""
 QUANTILES = {"p50": 0.5, "p90": 0.9}
-# The same strings in every point: what is pickled from a worker to the parent then has each of them once.
+# The same strings in every point, so that a pickle from a worker contains each of them once.
 FIGURES = tuple(f"{name}_{quantile}" for name in COLUMNS for quantile in QUANTILES)
-# Windows are sorted together; this many at a time bound the memory of a very long run.
+# Windows are sorted together; this many at a time limit the memory of a very long run.
 POINTS_AT_ONCE = 2048
 UNSTABLE_ITER_RATIO = JITTER_RATIO
 UNSTABLE_STEP_RATIO = 3.0
 """The seeds' limits on p90/p50 of the last window."""
 LAST_COLUMNS = ("iter", "fwd", "bwd", "data_wait", "step")
 MIN_ROWS = 10
-"""Fewer have no reliable width."""
+"""Fewer rows have no reliable width."""
 FAR_WIDTHS = 6.0
-"""Of normal noise none in a million is so far from the median."""
+"""With normal noise less than one step in a million is so far from the median."""
 FAR_SHARE = 0.25
-"""And at least this share slower, however even the others are."""
+"""A slow step is also at least this share slower, however even the others are."""
 MIN_KEPT = 0.5
-"""Of the excess time of slow steps, the share that no shorter step makes up for: with less they are mostly deferred waiting."""
+"""Share of the excess time of slow steps that shorter steps do not make up for: below it they are mostly deferred waiting."""
 MIN_TIME_SHARE = 0.001
-"""Of the window's time; less changes no figure."""
+"""Share of the window's time; less changes no figure."""
 MEDIAN_ERRORS = 2.0
-"""Steps may be this many standard errors of the median faster together by chance."""
+"""By chance all steps may be faster by this many standard errors of the median."""
 LAUNCHING_RATIO = 1.5
-"""Phases this many times as long as the step by wall clock: the wall clock then shows when steps were launched, not what they took."""
+"""If phases are this many times as long as the step by wall clock, the wall clock shows when steps were launched, not their duration."""
 WORST = 5
 LAST_STEPS = 50
-"""As the seeds' rule has it."""
+"""The seeds' rule."""
 CLOCK_SLACK_S = 1.0
 """By how much a part of the run may be longer than the run, on two clocks."""
 
@@ -69,7 +69,7 @@ def seed_iter_ms() -> pl.Expr:
 
 
 def seed_iter_of(steps: pl.DataFrame) -> pl.Series:
-    """The same as a column; most runs time the phases of all steps or of none, and need no query."""
+    """`seed_iter_ms` as a column; most runs time the phases of all steps or of none and need no query."""
     missing = max(steps["fwd_ms"].null_count(), steps["bwd_ms"].null_count())
     if missing == 0:
         columns = [(steps[name].fill_null(0.0) if steps[name].null_count() else steps[name]).to_numpy() for name in PHASES]
@@ -82,7 +82,7 @@ def seed_iter_of(steps: pl.DataFrame) -> pl.Series:
 
 
 def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[TimingPoint, ...]:
-    """One point for each logged step. `rank0` is sorted by step and has the column SEED_ITER."""
+    """A point for each logged step. `rank0` is sorted by step and has the column SEED_ITER."""
     timed = rank0.drop_nulls(SEED_ITER) if rank0[SEED_ITER].null_count() else rank0
     steps = timed["step"].to_numpy()
     ends = logged_rows(steps, log_every)
@@ -117,9 +117,9 @@ def _points(first: int, steps: list[int], quantiles: Floats) -> Iterator[TimingP
 def _sorted_windows(values: Floats, starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Floats:
     """Window × row × column, each window's values sorted, padded with NaN."""
     longest = int((ends - starts).max()) + 1
-    places = starts[:, None] + np.arange(longest)[None, :]
-    windows = values[np.minimum(places, len(values) - 1)]
-    windows[places > ends[:, None]] = np.nan
+    indices = starts[:, None] + np.arange(longest)[None, :]
+    windows = values[np.minimum(indices, len(values) - 1)]
+    windows[indices > ends[:, None]] = np.nan
     return np.sort(windows, axis=1)
 
 
@@ -214,24 +214,24 @@ def _rank_spread(steps: pl.DataFrame, spec: RunSpec, source: str) -> dict[str, S
     grid = find_grid(rank, number)
     is_logged = np.zeros(len(grid.numbers), dtype=np.bool_)
     is_logged[logged_rows(grid.numbers, spec.timing.log_every)] = True
-    at_logged = is_logged[grid.place] & ~np.isnan(iter_ms)
-    _, place, ranks = np.unique(number[at_logged], return_inverse=True, return_counts=True)
+    at_logged = is_logged[grid.step_index] & ~np.isnan(iter_ms)
+    _, index, ranks = np.unique(number[at_logged], return_inverse=True, return_counts=True)
     common = np.flatnonzero(ranks > 1)
     tail = common[len(common) - min(spec.timing.tail_points, len(common) // 2) :]
     return {
-        "rank_iter_spread_p90_ms": _p90(_spread(iter_ms[at_logged], place, len(ranks))[tail]),
-        "rank_step_spread_p90_ms": _p90(_spread(step_ms[at_logged], place, len(ranks))[tail]),
+        "rank_iter_spread_p90_ms": _p90(_spread(iter_ms[at_logged], index, len(ranks))[tail]),
+        "rank_step_spread_p90_ms": _p90(_spread(step_ms[at_logged], index, len(ranks))[tail]),
         "rank_spread_points": len(tail),
         "rank_spread_log_source": ("events" if source == "events" else ATTEMPT_FILES.launcher_log.name) if len(tail) else None,
     }
 
 
-def _spread(values: Floats, place: npt.NDArray[np.intp], count: int) -> Floats:
-    """Largest minus smallest of the known values at each place; not finite where none is known."""
+def _spread(values: Floats, index: npt.NDArray[np.intp], count: int) -> Floats:
+    """Largest minus smallest of the known values at each index; not finite where none is known."""
     high, low = np.full(count, -np.inf), np.full(count, np.inf)
     known = ~np.isnan(values)
-    np.maximum.at(high, place[known], values[known])
-    np.minimum.at(low, place[known], values[known])
+    np.maximum.at(high, index[known], values[known])
+    np.minimum.at(low, index[known], values[known])
     return np.asarray(high - low, dtype=np.float64)
 
 
@@ -267,11 +267,11 @@ def _std(values: Sequence[float]) -> float | None:
 
 
 def slow_steps(counted: CountedSteps, phases_p50_ms: float | None = None) -> SlowSteps | None:
-    """The steps far above the window's median, by its robust width and by a share of it; they count all the same. `phases_p50_ms` is the
-    median sum of phases over the same steps, where known.
+    """The steps far above the window's median, by its robust width and by a share of it; they count anyway. `phases_p50_ms` is the median
+    sum of phases over the same steps, where known.
 
-    On a GPU the host runs ahead of the device and waits for it now and then, as when it reads a loss: by wall clock that step is long and
-    its neighbours are short by as much. Time that others make up for is not lost, so it does not count.
+    On a GPU the host runs ahead of the device and occasionally waits for it, for example to read a loss: by wall clock that step is long
+    and its neighbours are shorter by as much. Time that other steps make up for is not lost, so it does not count.
     """
     times_ms = counted.wall_ms
     if counted.window is None or len(times_ms) < MIN_ROWS:
@@ -282,7 +282,7 @@ def slow_steps(counted: CountedSteps, phases_p50_ms: float | None = None) -> Slo
         return None
     total_ms = float(times_ms @ counted.spans)
     beyond_ms = float((times_ms[far] - level) @ counted.spans[far])
-    # What the window would take if no step were slow; rather too little, as half of the steps are below the median.
+    # The window's time if no step were slow; an underestimate, since half of the steps are below the median.
     median_error = MEDIAN_ERRORS * MEDIAN_TO_MEAN_ERROR * width / math.sqrt(len(counted.spans))
     lost_ms = min(beyond_ms, total_ms - float(counted.spans.sum()) * (level - median_error))
     if lost_ms < max(MIN_KEPT * beyond_ms, MIN_TIME_SHARE * total_ms):
@@ -307,7 +307,7 @@ def last_steps(counted: CountedSteps, world_size: int) -> LastSteps | None:
     mean_ms = float(times_ms @ spans) / steps
     if mean_ms <= 0:
         return None
-    # A row of several steps has their mean, so that only the spread between rows is known.
+    # A row of several steps holds their mean, so only the spread between rows is known.
     variance = float(((times_ms - mean_ms) ** 2) @ spans) / steps * len(spans) / max(1, len(spans) - 1)
     return LastSteps(n=steps, mean_ms=mean_ms, stdev_ms=variance**0.5, per_s=_work_per_step(counted, world_size) / mean_ms * 1000)
 
@@ -338,7 +338,7 @@ def startup_split(attempt: Attempt, tables: StepTables) -> dict[str, float]:
     if first["t"] is None or first["m"] is None or not 0 <= first["t"] - outcome.started_t <= outcome.duration_s + CLOCK_SLACK_S:
         return {}
     begin_m = first["m"] - (first["iter_ms"] or 0.0) / 1000.0
-    # A compiler may run at the first call: its time is not the first step's.
+    # A compiler may run at the first call: its time does not belong to the first step.
     inside_s = sum(min(span_s, max(0.0, end_m - begin_m)) for _, span_s, end_m in facts.spans if end_m > begin_m)
     parts = {"first_step": max(0.0, first["m"] - begin_m - inside_s)}
     for part in (part for part in SPANS if any(name == part for name, _, _ in facts.spans)):

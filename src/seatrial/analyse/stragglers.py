@@ -1,13 +1,13 @@
 """Which rank is the straggler that delays the others.
 
-In: the step tables of an attempt and its window. Out: `Straggler`: the rank, by how much, in which phase and where it ran; that there is
-none; or why that is unknown and how to find out. None for a single rank.
+In: the step tables of an attempt and its window. Out: `Straggler`: the rank, how slow it is, in which phase and where it ran; or that there
+is none; or why that is unknown and how to find out. None for a single rank.
 
-Ranks that exchange gradients end every step together, so their step times are equal and blame nobody. All ranks leave the synchronising
-phase at the same moment: the one that waits least in it came last, and its own work is the longest. Which phase that is shows in the noise:
-what a rank lost in the phases since the last synchronisation, it makes up for here, step by step. Where steps were not recorded one after
-another (phases on every tenth, lines at every fiftieth), it is the phase that varies the most between ranks. Work inside that phase before
-the wait begins is invisible, so a rank that is slow there alone is never named. It may show all the same: its random delays delay every
+Ranks that exchange gradients end every step together, so their step times are equal and name no rank. All ranks leave the synchronising
+phase at the same moment: the one that waits least in it came last, and its own work is the longest. The noise shows which phase that is:
+what a rank lost in the phases since the last synchronisation it makes up for here, step by step. Where steps were not recorded
+consecutively (phases on every tenth, lines at every fiftieth), it is the phase that varies most between ranks. Work inside that phase
+before the wait begins is invisible, so a rank that is slow only there is never named. It may still show: its random delays delay every
 rank, while those of the others vanish in their waiting; then an abstention names the rank.
 """
 
@@ -25,73 +25,73 @@ from seatrial.analyse.statistics import MEDIAN_TO_MEAN_ERROR, level_and_width, m
 from seatrial.analyse.steady_state import find_grid
 from seatrial.records.attempt import StepTables
 from seatrial.records.events import PHASES
-from seatrial.records.measure import RankPlace, Straggler, StragglerVerdict, Window
+from seatrial.records.measure import RankLocation, Straggler, StragglerVerdict, Window
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Columns = slice | npt.NDArray[np.intp]
 MIN_STEPS = 20
-"""In fewer a rank may well come last in most steps by chance."""
+"""With fewer steps a rank may come last in most of them by chance."""
 MIN_SCORE = 0.02
-"""A rank a tenth slower in all it does is seen by its work outside the synchronising phase alone, which may be a third of the whole or
+"""A rank that is a tenth slower in everything shows only by its work outside the synchronising phase, which may be a third of the step or
 less. Healthy ranks differ by some tenths of a percent."""
 CHANCE = 0.001
-"""That some rank of so many comes last so often by chance."""
+"""Probability that any of so many ranks comes last so often by chance."""
 MIN_ERRORS = 4.0
-"""Standard errors, of steps that are not independent counted as fewer: noise that lasts for many steps is no slow rank."""
+"""Standard errors, with dependent steps counted as fewer: noise that lasts for many steps is not a slow rank."""
 MAX_NAMED = 5
 ALL_RANKS = "set `rank_scope: all` in the plan (TIMING_RANK_SCOPE=all for the stage 1 scripts)"
 HOW_PHASES = "put fwd, bwd and step into `probe.phase(…)`, or let the script print TimingRank lines with them"
 MORE_PHASES = "run more steps, or take phases more often: a lower `timing.phase_every`, or `timing: {sync: true}` on GPUs for every step"
-OWN_CLOCK = " The times are the script's own: on GPUs they are work only if it synchronises before it takes them (`timing: {sync: true}`)."
+OWN_CLOCK = " The times are the script's own: on GPUs they show work only if it synchronises before it takes them (`timing: {sync: true}`)."
 EXPLAINED = 0.5
-"""Share of a rank's shorter wait that must be found as work of its own."""
+"""Share of a rank's shorter wait that must show as work of its own."""
 CONSISTENT = 0.8
 """Share of the steps in which a rank must wait less than the others: a slow rank is slow nearly always."""
 DRIVES = 0.6
 """Share of a rank's random delays that delay everybody: 1 for the one that is always last, about 0 where none is."""
 DRIVES_T = 4.0
-"""So many standard errors, as the largest of many ranks is looked at."""
+"""In standard errors; high, since the largest of many ranks is tested."""
 MAX_AUTOCORRELATION = 0.99
 LARGE = 4.5
-"""Times the median: three standard deviations."""
+"""In medians of the deviations: three standard deviations."""
 FEW_RANKS = 64
 SEEN_NOISE = 0.003
-"""Random delays below this share of a step do not show who is last: nor would it matter who is."""
+"""Smaller random delays, as a share of a step, do not show which rank is last, nor does it matter."""
 NAMES = tuple(name.removesuffix("_ms") for name in PHASES)
 USUAL = ("bwd", "step")
-"""Where trainings synchronise: the all-reduce of DDP in bwd, that of a partitioned optimiser in step."""
+"""Where trainings usually synchronise: the all-reduce of DDP in bwd, that of a partitioned optimiser in step."""
 UNUSUAL = ("fwd", "preprocess")
 """Where they may synchronise too: gathered weights, a blocking copy. Waiting for data is a rank's own."""
 MIN_PAIRS = 20
-"""Consecutive steps, for their noise to be compared."""
+"""Consecutive steps needed to compare their noise."""
 SURE_T = 3.0
-"""A difference this many standard errors from 0 is not chance."""
+"""A difference of this many standard errors is significant."""
 CLEARLY_MORE = 4.0
-"""Squares of times: twice as long."""
+"""In squares of times: twice as long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankLag:
-    """One rank against the others; times in ms, medians over the steps."""
+    """One rank compared with the others; times in ms, medians over the steps."""
 
     at: int
-    """Its row in the tables."""
+    """The rank's row in the tables."""
     extra_ms: float
-    """How much longer than the others it works before it begins to wait."""
+    """How much longer than the others it works before it waits."""
     share: float
-    """Of the steps, those in which it is."""
+    """Share of the steps in which it works longer."""
     errors: float
-    """How many standard errors the extra is from none."""
+    """The extra time in standard errors."""
     own_ms: float
-    """What the others work in a step."""
+    """How long the others work in a step."""
     rest_ms: float
-    """Of the extra, what its other phases show."""
+    """The part of the extra time found in its other phases."""
     outside_ms: float | None
-    """And what is outside the phases; None where that is unknown."""
+    """The part found outside the phases; None where that is unknown."""
     longer: dict[str, float]
-    """By phase, how much longer it takes there."""
+    """How much longer it takes in each phase."""
 
     @property
     def score(self) -> float:
@@ -103,7 +103,7 @@ class RankLag:
 
     @property
     def phase(self) -> str:
-        """Where most of it goes; empty where it is outside of all phases."""
+        """The phase with most of the extra time; empty where it is outside all phases."""
         return max(self.longer, key=lambda name: self.longer[name]) if self.is_in_phases else ""
 
 
@@ -114,7 +114,7 @@ class RankWork:
     ranks: Ints
     steps: Ints
     phases: dict[str, Floats]
-    """By name, in the order of a step; a phase that a rank does not have is 0 there."""
+    """By name, in the order of a step; 0 where a rank does not have the phase."""
     shared: tuple[str, ...]
     """Phases that every rank has."""
     iter_ms: Floats | None
@@ -122,7 +122,7 @@ class RankWork:
 
     @property
     def total_ms(self) -> Floats:
-        """A step's time: by wall clock, else the sum of its phases."""
+        """Step times by wall clock, else as the sum of phases."""
         return self.iter_ms if self.iter_ms is not None else self.sum_ms
 
     @property
@@ -131,9 +131,9 @@ class RankWork:
 
 
 def find_straggler(tables: StepTables, window: Window | None) -> Straggler | None:
-    """Judged on the steps of the window whose phases every rank reports."""
+    """The straggler in the steps of the window whose phases every rank reports."""
     rank = tables.steps["rank"].to_numpy()
-    # Sorted by rank: each begins where the number changes.
+    # Sorted by rank: a rank begins where the number changes.
     seen = set(rank[np.flatnonzero(np.diff(rank, prepend=-1))].tolist())
     world_size = max(tables.world_size, max(seen, default=0) + 1)
     if world_size < 2:
@@ -142,13 +142,13 @@ def find_straggler(tables: StepTables, window: Window | None) -> Straggler | Non
         return _abstained(_missing_ranks(seen, world_size), tables)
     work = rank_work(tables, window)
     if not any(name in work.phases for name in ("fwd", "bwd", "step")):
-        return _abstained(f"No rank reports the phases of its steps, so who waits for whom is unknown: {HOW_PHASES}", tables, work)
+        return _abstained(f"No rank reports the phases of its steps, so which rank waits for which is unknown: {HOW_PHASES}", tables, work)
     if len(work.steps) < MIN_STEPS:
         too_few = f"Only {len(work.steps)} steps have the phases of all {len(work.ranks)} ranks, {MIN_STEPS} are needed: {MORE_PHASES}"
         return _abstained(too_few, tables, work)
     phase = synchronising_phase(work)
     if phase is None:
-        # Unknown in which of two phases they synchronise: no matter which, if no rank is late in either.
+        # In which of two phases they synchronise is unknown, but irrelevant if no rank is late in either.
         either = [name for name in USUAL if name in work.shared]
         if not either or any(_is_late(latest_rank(work, name), work) for name in either):
             return _abstained(_unknown_phase(work), tables, work)
@@ -160,8 +160,8 @@ def _judge(work: RankWork, phase: str, tables: StepTables) -> Straggler:
     lag = latest_rank(work, phase)
     if not _is_late(lag, work):
         return _no_straggler(work, phase, lag, tables)
-    if doubt := _doubt(lag, work, phase):
-        return _abstained(doubt, tables, work)
+    if reason := _inconclusive_reason(lag, work, phase):
+        return _abstained(reason, tables, work)
     return _named(work, phase, lag, tables)
 
 
@@ -170,7 +170,7 @@ def _is_late(lag: RankLag, work: RankWork) -> bool:
 
 
 def _is_consistent(lag: RankLag, work: RankWork) -> bool:
-    """Whether it is late in nearly all steps, more often than any of so many ranks would be by chance."""
+    """Whether it is late in nearly all steps, more often than any of so many ranks by chance."""
     if lag.share < CONSISTENT or lag.errors < MIN_ERRORS:
         return False
     n = len(work.steps)
@@ -178,11 +178,11 @@ def _is_consistent(lag: RankLag, work: RankWork) -> bool:
 
 
 def chance_of_at_least(count: int, n: int) -> float:
-    """That of `n` tosses of a coin `count` or more, over half of them, show heads. scipy has it too, but takes a sixth of a second to
-    import, in every worker."""
+    """Probability of `count` or more heads, over half, in `n` tosses of a coin. scipy has it too, but takes a sixth of a second to import
+    in every worker."""
     term = math.exp(math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1) - n * math.log(2))
     total = term
-    # Each further count is rarer than the one before, by a ratio that falls.
+    # Each further count is rarer than the previous one, by a falling ratio.
     while count < n and term > total * 1e-12:
         term *= (n - count) / (count + 1)
         count += 1
@@ -190,14 +190,14 @@ def chance_of_at_least(count: int, n: int) -> float:
     return total
 
 
-def _doubt(lag: RankLag, work: RankWork, phase: str) -> str:
-    """Why a rank that waits less does not count as a straggler; empty where it does."""
+def _inconclusive_reason(lag: RankLag, work: RankWork, phase: str) -> str:
+    """Why a rank that waits less is not named as a straggler; empty where it is."""
     rank = int(work.ranks[lag.at])
     if lag.is_in_phases:
         return ""
     if lag.outside_ms is None or lag.rest_ms + lag.outside_ms < EXPLAINED * lag.extra_ms:
         return _unexplained(rank, phase, lag)
-    return _two_outside(rank, phase, lag) if len(work.ranks) == 2 else ""
+    return _two_ranks_outside_phases(rank, phase, lag) if len(work.ranks) == 2 else ""
 
 
 def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Straggler:
@@ -206,18 +206,18 @@ def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Stra
     slow[lag.at] = True
     held_up_ms = None if slow.all() else median(np.maximum(waits[~slow].min(axis=0) - waits[lag.at], 0.0))
     rank = int(work.ranks[lag.at])
-    places = {place.rank: place for place in tables.places}
-    place = places.get(rank, RankPlace(rank=rank))
+    locations = {location.rank: location for location in tables.locations}
+    location = locations.get(rank, RankLocation(rank=rank))
     others = [int(each) for each in work.ranks[slow] if each != rank]
-    slow_host, on_it = _slow_host([rank, *others], places)
+    slow_host, on_it = _slow_host([rank, *others], locations)
     return Straggler(
         verdict=StragglerVerdict.NAMED,
-        reason=_straggler_text(work, phase, lag, others, places, held_up_ms) + (OWN_CLOCK if tables.source.startswith("log:") else ""),
+        reason=_straggler_text(work, phase, lag, others, locations, held_up_ms) + (OWN_CLOCK if tables.source.startswith("log:") else ""),
         rank=rank,
         score=lag.score,
         phase=lag.phase,
-        host=place.host,
-        gpu=place.gpu,
+        host=location.host,
+        gpu=location.gpu,
         held_up_ms=held_up_ms,
         n=len(work.steps),
         first_step=int(work.steps[0]),
@@ -228,12 +228,12 @@ def _named(work: RankWork, phase: str, lag: RankLag, tables: StepTables) -> Stra
     )
 
 
-def _slow_host(slow: Sequence[int], places: Mapping[int, RankPlace]) -> tuple[str, int]:
-    """The host whose ranks are the slow ones, all of them and no others, and how many it has; not where it has a single rank."""
-    hosts = {places[rank].host if rank in places else "" for rank in slow}
+def _slow_host(slow: Sequence[int], locations: Mapping[int, RankLocation]) -> tuple[str, int]:
+    """The host whose ranks, and no others, are all slow, and how many it has; empty for a host with a single rank."""
+    hosts = {locations[rank].host if rank in locations else "" for rank in slow}
     host = hosts.pop() if len(hosts) == 1 else ""
-    on_it = [place.rank for place in places.values() if place.host == host]
-    is_host = host and len(on_it) > 1 and set(on_it) == set(slow) and len(on_it) < len(places)
+    on_it = [location.rank for location in locations.values() if location.host == host]
+    is_host = host and len(on_it) > 1 and set(on_it) == set(slow) and len(on_it) < len(locations)
     return (host, len(on_it)) if is_host else ("", 0)
 
 
@@ -241,7 +241,7 @@ def _no_straggler(work: RankWork, phase: str, lag: RankLag, tables: StepTables) 
     driving = driving_rank(work, phase, lag.own_ms)
     if driving is not None:
         rank = int(work.ranks[driving])
-        return _abstained(_hidden(rank, phase), tables, work, rank=rank, phase=phase)
+        return _abstained(_hidden_in_sync_phase(rank, phase), tables, work, rank=rank, phase=phase)
     widest = f"the widest is rank {int(work.ranks[lag.at])} with {_percent(max(lag.score, 0.0), 1)}"
     return Straggler(
         verdict=StragglerVerdict.NONE,
@@ -276,7 +276,7 @@ def _span(work: RankWork) -> str:
 def _missing_ranks(seen: Collection[int], world_size: int) -> str:
     if not seen:
         return f"None of {world_size} ranks reports its steps: use the probe with its phases, or print TimingRank lines; {ALL_RANKS}"
-    # A garbled line may claim any number of ranks: the missing ones are not all written out to show the first.
+    # A garbled line may claim any number of ranks: only the first missing ones are collected.
     missing = list(islice((rank for rank in range(world_size) if rank not in seen), MAX_NAMED + 1))
     seen_text = f"Only {len(seen)} of {world_size} ranks report their steps (not {_listed(missing)})"
     return f"{seen_text}, and any other may be the slow one: {ALL_RANKS}"
@@ -298,14 +298,14 @@ def _unexplained(rank: int, phase: str, lag: RankLag) -> str:
     )
 
 
-def _two_outside(rank: int, phase: str, lag: RankLag) -> str:
+def _two_ranks_outside_phases(rank: int, phase: str, lag: RankLag) -> str:
     return (
         f"Rank {rank} spends {lag.extra_ms:.2f} ms less in {phase} than the other, and longer outside the phases: with two ranks that may "
         "be its own work or waiting for the other; put what it does there into a phase, or into `probe.pause(…)`"
     )
 
 
-def _hidden(rank: int, phase: str) -> str:
+def _hidden_in_sync_phase(rank: int, phase: str) -> str:
     return (
         f"Rank {rank} comes last in {phase}, though its other phases are no longer than the others': its random delays delay everybody. "
         f"How much longer it works inside {phase} cannot be seen, as the others wait there: time its {phase} without the exchange "
@@ -314,29 +314,30 @@ def _hidden(rank: int, phase: str) -> str:
 
 
 def _straggler_text(
-    work: RankWork, phase: str, lag: RankLag, others: Sequence[int], places: Mapping[int, RankPlace], held_up_ms: float | None
+    work: RankWork, phase: str, lag: RankLag, others: Sequence[int], locations: Mapping[int, RankLocation], held_up_ms: float | None
 ) -> str:
-    """`others` are slow too."""
+    """The sentence that names the rank; `others` are slow too."""
     rank = int(work.ranks[lag.at])
-    place = places.get(rank, RankPlace(rank=rank))
-    parts = ", ".join(filter(None, (place.host and f"host {place.host}", place.gpu and f"GPU {place.gpu}")))
+    location = locations.get(rank, RankLocation(rank=rank))
+    parts = ", ".join(filter(None, (location.host and f"host {location.host}", location.gpu and f"GPU {location.gpu}")))
     where = f" ({parts})" if parts else ""
     spent = f"in {lag.phase} (+{lag.longer[lag.phase]:.2f} ms)" if lag.phase else "outside the phases (logging, reading a loss back)"
+    also = _also(others, location, locations)
     without = "" if held_up_ms is None else f" Without {'them' if others else 'it'} a step would be {held_up_ms:.2f} ms shorter."
     return (
         f"Rank {rank}{where} waits least in {phase}, where the ranks synchronise: it works at least {_percent(lag.score, 1)} "
-        f"longer than the others, {spent}, in {_percent(lag.share)} of the steps ({_span(work)}).{_also(others, place, places)}{without}"
+        f"longer than the others, {spent}, in {_percent(lag.share)} of the steps ({_span(work)}).{also}{without}"
     )
 
 
-def _also(others: Sequence[int], place: RankPlace, places: Mapping[int, RankPlace]) -> str:
-    """The others that are slow; and the host, where all of them are of one while there are more."""
+def _also(others: Sequence[int], location: RankLocation, locations: Mapping[int, RankLocation]) -> str:
+    """The other slow ranks, and their host where they are all on one of several."""
     if not others:
         return ""
     also = f" Rank {others[0]} is slow too" if len(others) == 1 else f" Ranks {_listed(others)} are slow too"
-    hosts = {places[rank].host if rank in places else "" for rank in others}
-    is_host = place.host and hosts == {place.host} and len({each.host for each in places.values()}) > 1
-    return f"{also}, all on host {place.host}: look at the host first." if is_host else f"{also}."
+    hosts = {locations[rank].host if rank in locations else "" for rank in others}
+    is_host = location.host and hosts == {location.host} and len({each.host for each in locations.values()}) > 1
+    return f"{also}, all on host {location.host}: look at the host first." if is_host else f"{also}."
 
 
 def _percent(share: float, decimals: int = 0) -> str:
@@ -348,12 +349,12 @@ def _listed(ranks: Sequence[int]) -> str:
 
 
 def latest_rank(work: RankWork, phase: str) -> RankLag:
-    """The rank that waits least, against the others."""
+    """The rank that waits least, compared with the others."""
     waits, sums = work.phases[phase], work.sum_ms
     at = int(row_medians(_medians(waits) - waits).argmax())
     others = _others(waits, at)
     before_ms = _medians(others) - waits[at]
-    # Against each of the others; of an even number the lower median, so that one odd rank among two changes nothing.
+    # Against each of the others; for an even number the lower median, so that one odd rank of two changes nothing.
     against = np.sort(row_medians(others - waits[at]))
     own_ms = _medians(_others(work.total_ms, at)) - _medians(others) + waits.min(axis=0)
     return RankLag(
@@ -369,13 +370,13 @@ def latest_rank(work: RankWork, phase: str) -> RankLag:
 
 
 def slow_ranks(waits: Floats, least_ms: float) -> Mask:
-    """Every rank that waits less than the median rank, by so much and in nearly all steps."""
+    """Every rank that waits at least this much less than the median rank, in nearly all steps."""
     before_ms = _medians(waits) - waits
     return np.asarray((row_medians(before_ms) >= least_ms) & ((before_ms > 0).mean(axis=1) >= CONSISTENT))
 
 
 def _errors(values: Floats) -> float:
-    """The median in its standard errors. Autocorrelated values count as fewer than they are."""
+    """The median in standard errors; autocorrelated values count as fewer."""
     middle, width = level_and_width(values)
     residuals = values - middle
     power = float(residuals @ residuals)
@@ -385,12 +386,12 @@ def _errors(values: Floats) -> float:
 
 
 def _others(values: Floats, at: int) -> Floats:
-    """All rows but one; of two rows a view."""
+    """All rows except one; a view for two rows."""
     return values[1 - at : 2 - at] if len(values) == 2 else np.delete(values, at, axis=0)
 
 
 def _medians(values: Floats) -> Floats:
-    """By step, over the ranks."""
+    """The median over the ranks, by step."""
     if len(values) <= 2:
         return values[0] if len(values) == 1 else np.asarray((values[0] + values[1]) / 2)
     # Sorting is quicker than np.median for short rows only.
@@ -402,7 +403,7 @@ def _longer(values: Floats, at: int) -> float:
 
 
 def driving_rank(work: RankWork, phase: str, own_ms: float) -> int | None:
-    """The row of the rank whose random delays delay every rank although it is not seen to work longest; None where there is none."""
+    """The row of the rank whose random delays delay every rank although it does not seem to work longest; None where there is none."""
     waits = work.phases[phase]
     delay = waits.mean(axis=0) - waits
     delay -= delay.mean(axis=1, keepdims=True)
@@ -417,7 +418,7 @@ def driving_rank(work: RankWork, phase: str, own_ms: float) -> int | None:
 
 
 def _drives(delay: Floats, common: Floats, own_ms: float) -> bool:
-    """Whether a rank's random delays delay every rank; large ones, as when it waits for data now and then, do so for any rank."""
+    """Whether a rank's random delays delay every rank. Large delays, such as occasional waits for data, are left out: any rank's do."""
     off = np.abs(delay - median(delay))
     usual = off <= LARGE * median(off)
     delay, common = delay[usual] - delay[usual].mean(), common[usual] - common[usual].mean()
@@ -431,7 +432,7 @@ def _drives(delay: Floats, common: Floats, own_ms: float) -> bool:
 
 
 def _since_synchronised(work: RankWork, phase: str) -> Floats:
-    """By step, the time since the ranks last synchronised; where the step before is unknown, the step's own."""
+    """The time since the ranks last synchronised, by step; the step's own time where the previous step is unknown."""
     names = list(work.phases)
     later = names[names.index(phase) + 1 :]
     time_ms = work.sum_ms.mean(axis=0)
@@ -443,7 +444,7 @@ def _since_synchronised(work: RankWork, phase: str) -> Floats:
 
 
 def rank_work(tables: StepTables, window: Window | None) -> RankWork:
-    """Steps of the window that held no pause on any rank; without a window, of the whole run."""
+    """Steps of the window, or of the whole run, without a pause on any rank."""
     steps = tables.steps
     rank, step = steps["rank"].to_numpy(), steps["step"].to_numpy()
     paused = tables.pauses["step"].to_numpy()
@@ -454,7 +455,7 @@ def rank_work(tables: StepTables, window: Window | None) -> RankWork:
         kept &= ~np.isin(step, paused)
     grid = find_grid(rank[kept], step[kept]) if not kept.all() else find_grid(rank, step)
     # Sorted by rank, then step: the steps that all ranks have are an equally long block of rows for each.
-    rows = np.flatnonzero(kept) if grid.is_full else np.flatnonzero(kept)[(grid.seen == len(grid.ranks))[grid.place]]
+    rows = np.flatnonzero(kept) if grid.is_full else np.flatnonzero(kept)[(grid.seen == len(grid.ranks))[grid.step_index]]
     shape = (len(grid.ranks), -1) if len(rows) else (len(grid.ranks), 0)
     values = {name: steps[name].to_numpy()[rows].reshape(shape) for name in (*PHASES, "iter_ms")}
     numbers = grid.numbers if grid.is_full else grid.numbers[grid.seen == len(grid.ranks)]
@@ -462,7 +463,7 @@ def rank_work(tables: StepTables, window: Window | None) -> RankWork:
 
 
 def _complete_steps(ranks: Ints, numbers: Ints, phases: Floats, iter_ms: Floats) -> RankWork:
-    """The steps in which every rank reports all the phases it has. On most steps of a GPU only the wait for data is taken."""
+    """The steps in which every rank reports all its phases. On a GPU most steps have only the wait for data."""
     finite = np.isfinite(phases)
     has_phases = finite[1:].any(axis=0)
     used = finite.sum(axis=2, where=has_phases) * 2 > has_phases.sum(axis=1)
@@ -494,10 +495,10 @@ def synchronising_phase(work: RankWork) -> str | None:
 
 
 def _bwd_or_step(work: RankWork, deviation: dict[str, Floats]) -> str | None:
-    """`bwd` or `step`: by the noise, else by which differs more between ranks, else by which has one rank that stands out below."""
+    """`bwd` or `step`: by the noise, else the one that differs more between ranks, else the one with one low outlier."""
     noise = {name: values - values.mean(axis=1, keepdims=True) for name, values in deviation.items()}
     pairs = _pairs(work.steps)
-    bwd, step = (_misfit(noise, name, pairs) for name in USUAL)
+    bwd, step = (_fit_error(noise, name, pairs) for name in USUAL)
     surplus = step - bwd
     error = float(surplus.std()) / math.sqrt(len(surplus))
     mean = float(surplus.mean())
@@ -507,17 +508,17 @@ def _bwd_or_step(work: RankWork, deviation: dict[str, Floats]) -> str | None:
 
 
 def _pairs(steps: Ints) -> tuple[Columns, Columns] | None:
-    """Steps and those right before them; None where there are too few."""
+    """Steps and their previous steps; None where there are too few."""
     before = np.flatnonzero(np.diff(steps) == 1)
     if len(before) < MIN_PAIRS:
         return None
-    # Where every step follows the last, as in a clean run, a slice copies nothing.
+    # Where all steps are consecutive, as in a clean run, a slice copies nothing.
     return (slice(1, None), slice(None, -1)) if len(before) == len(steps) - 1 else (before + 1, before)
 
 
-def _misfit(noise: dict[str, Floats], phase: str, pairs: tuple[Columns, Columns] | None) -> Floats:
-    """By step, how badly the noise fits ranks that synchronise at the end of `phase`: the variance of a rank's time between two
-    synchronisations, less that of the phase itself. In the right one the phase makes up for the others, and nothing is left."""
+def _fit_error(noise: dict[str, Floats], phase: str, pairs: tuple[Columns, Columns] | None) -> Floats:
+    """How badly the noise fits ranks that synchronise at the end of `phase`, by step: the variance of a rank's time between two
+    synchronisations, less that of the phase. In the right phase, waiting makes up for the other phases and nothing is left."""
     if pairs is None:
         return -_square_means(noise[phase])
     now, before = pairs
@@ -529,12 +530,12 @@ def _misfit(noise: dict[str, Floats], phase: str, pairs: tuple[Columns, Columns]
 
 
 def _square_means(values: Floats) -> Floats:
-    """By step, over the ranks."""
+    """The mean square over the ranks, by step."""
     return np.asarray(np.einsum("rs,rs->s", values, values) / len(values))
 
 
 def _by_level(bwd: Floats, step: Floats) -> str | None:
-    """By the ranks' means alone. Of two ranks it is unknown who waits and who works where both phases differ."""
+    """The phase by the ranks' means alone; with two ranks it is unknown which of them waits where both phases differ."""
     varies_bwd, varies_step = float(np.square(bwd).sum()), float(np.square(step).sum())
     if varies_bwd >= varies_step * CLEARLY_MORE or varies_step == 0:
         return "bwd"

@@ -26,13 +26,13 @@ Floats = npt.NDArray[np.float64]
 MIN_COVERED = 0.9
 """Energy is given only where samples cover this share of the window; the rest is extrapolated."""
 SETTINGS = frozenset({"applications_clocks_setting", "display_clock_setting"})
-"""Reasons for low clocks that were set on purpose: no throttling."""
+"""Reasons for low clocks that were set on purpose, which is not throttling."""
 THROTTLED_PCT = 5.0
-"""Throttled in more of the samples than this, the figures are those of a slower GPU."""
+"""If more of the samples were throttled, the figures are those of a slower GPU."""
 AT_THE_LIMIT = "sw_power_cap"
-"""The one reason that a healthy GPU has too."""
+"""The only reason that a healthy GPU has too."""
 STEAL_PCT = 5.0
-"""CPU time taken by the hypervisor: more than most differences between groups."""
+"""Share of CPU time taken by the hypervisor that exceeds most differences between groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class WindowSpan:
     last_t: float | None = None
     window: Window | None = None
     samples: float | None = None
-    """Samples that all ranks processed in it."""
+    """Training samples that all ranks processed in it."""
 
     @property
     def text(self) -> str:
@@ -56,7 +56,7 @@ class WindowSpan:
         return np.asarray((at >= first) & (at <= last))
 
     def rows(self, table: pl.DataFrame) -> pl.DataFrame:
-        """The rows inside, of a table in the order of time; a slice, which copies nothing."""
+        """The rows inside, of a table sorted by time; a slice, which copies nothing."""
         at = column(table, "epoch_sec")
         first = 0 if self.first_t is None else int(np.searchsorted(at, self.first_t))
         last = len(at) if self.last_t is None else int(np.searchsorted(at, self.last_t, side="right"))
@@ -119,7 +119,7 @@ def _throttle_cells(table: pl.DataFrame, inside: npt.NDArray[np.bool_]) -> dict[
 
 
 def _energy_j(table: pl.DataFrame, span: WindowSpan, notes: list[str]) -> float | None:
-    """Of all GPUs over the span: from the counter where every GPU has one, else power over time."""
+    """Energy of all GPUs over the span: from the counter where every GPU has one, else power over time."""
     at, gpu = column(table, "epoch_sec"), column(table, "gpu_index")
     energy_j, power_w = column(table, "energy_j"), column(table, "power_w")
     each = [gpu == index for index in np.unique(gpu)]
@@ -178,7 +178,7 @@ def _host_cells(table: pl.DataFrame, span: WindowSpan, notes: list[str]) -> dict
 
 
 def _sampler_cells(accounts: Sequence[TelemetryAccount]) -> dict[str, Scalar]:
-    """Counts over all hosts; the cost is that of the costliest host."""
+    """Counts over all hosts, and the sampling cost of the costliest host."""
     if not accounts:
         return {}
     by_host = [[sampler for _, sampler in samplers(account)] for account in accounts]
@@ -216,7 +216,7 @@ def telemetry_cautions(
 
 
 def _other_host_cautions(others: Mapping[str, TelemetryAccount], run: str) -> Iterator[Caution]:
-    """One of each kind, from the first host that has it, with how many more do."""
+    """One caution of each kind, from the first host that has it, with how many more have it."""
     found: dict[str, list[tuple[str, Caution]]] = {}
     for host, account in others.items():
         for kind, sampler in samplers(account):
@@ -293,8 +293,8 @@ def _figure_cautions(figures: dict[str, Scalar], run: str) -> Iterator[Caution]:
 
 
 def host_measures(samples: TelemetryTables, span: WindowSpan) -> tuple[HostMeasure, ...]:
-    """By node rank; none for a run on one host, whose figures are the run's. Network traffic is the whole host's: it does not show whose
-    link is slow, since all ranks of an exchange end it together."""
+    """Figures by node rank; none for a run on one host, whose figures are the run's. Network traffic is the whole host's: it does not show
+    whose link is slow, since all ranks end an exchange together."""
     if not samples.hosts:
         return ()
     host, gpu = dict(tables_by_host(samples.host, samples.hosts)), dict(tables_by_host(samples.gpu, samples.hosts))
@@ -325,7 +325,7 @@ def _mib(kib: float | None) -> float | None:
 
 
 def window_span(tables: StepTables, window: Window | None) -> WindowSpan:
-    """From the first rank's steps, including pauses."""
+    """The window on the wall clock, from the first rank's steps, including pauses."""
     if window is None:
         return WindowSpan()
     step, rank, t, done, span = (tables.steps[name].to_numpy() for name in ("step", "rank", "t", "samples", "span"))
@@ -345,13 +345,13 @@ def _finite_or_none(value: float) -> float | None:
 
 
 def gpu_name(index: float, hosts: Sequence[str]) -> int | str:
-    """Its number, on many hosts `node2:0`."""
+    """The GPU's number, on many hosts `node2:0`."""
     host, own = divmod(int(index), GPUS_A_HOST)
     return f"{hosts[host]}:{own}" if host < len(hosts) else int(index)
 
 
 def tables_by_host(table: pl.DataFrame | None, hosts: Sequence[str]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """(host, its rows) of a table of hosts or GPUs; for one host the table as it is, under an empty name."""
+    """(host, its rows) of a table of hosts or GPUs; for one host the unchanged table under an empty name."""
     if table is None or table.is_empty():
         return
     if not hosts:
@@ -379,7 +379,7 @@ def strongest_by_kind(found: Iterable[tuple[str, JitterCause]]) -> Iterator[Jitt
 
 
 def column(table: pl.DataFrame, name: str) -> npt.NDArray[np.float64]:
-    """As floats, NaN where a cell is empty or no number; all NaN where there is no such column."""
+    """A column as floats, NaN where a cell is empty or not a number; all NaN without the column."""
     found: pl.Series | None = table.get_column(name, default=None)
     if found is None:
         return np.full(len(table), np.nan)
@@ -392,6 +392,6 @@ def finite(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def finite_mean(values: npt.NDArray[np.float64]) -> float | None:
-    """None where no value is finite."""
+    """The mean of the finite values; None where there are none."""
     known = finite(values)
     return float(known.mean()) if len(known) else None

@@ -322,13 +322,12 @@ def _plain(row: Row) -> dict[str, Any]:
 
 def row_throughput(compared: ComparedGroup) -> dict[str, Any]:
     """The metric that `compare` would use: the mean over the runs, and its unit."""
-    from seatrial.analyse.ranking import METRICS
-    from seatrial.analyse.stability import THROUGHPUT
     from seatrial.analyse.statistics import estimate
+    from seatrial.records.figures import FIGURES, THROUGHPUT
 
     for name in THROUGHPUT:
         values = [run.figures.get(name) for run in compared.runs]
         found = estimate(values)
         if found is not None and found.n == len(values):
-            return {"metric": name, "throughput": found.mean, "unit": METRICS[name].unit}
+            return {"metric": name, "throughput": found.mean, "unit": FIGURES[name].unit}
     return {"metric": None, "throughput": None, "unit": None}

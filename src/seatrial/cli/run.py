@@ -20,7 +20,6 @@ from seatrial.cli import options
 from seatrial.cli.program import console_for, print_first_line, print_json
 from seatrial.core.errors import FAILED, INCONCLUSIVE, INTERRUPTED, STOP_SIGNALS, WRONG_USE, UsageError
 from seatrial.core.paths import CampaignPaths
-from seatrial.records.codec import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -246,13 +245,15 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
 
 def result_json(results: CampaignResults) -> dict[str, object]:
     """The JSON line: verdict, winners and paths of the rest."""
+    from seatrial.records.ranking import ranked_group_json
+
     return {
         "verdict": results.verdict.verdict.value,
         "winner": results.ranking.winner,
         "decided": results.ranking.decided,
         "metric": results.ranking.metric,
         "latency_winner": results.ranking.latency_winner,
-        "ranking": [to_json(group) for group in results.ranking.groups],
+        "ranking": [ranked_group_json(group) for group in results.ranking.groups],
         "pending": list(results.pending),
         "report": str(CampaignPaths(Path(results.output)).summary_md),
         "recommended": results.ranking.recommended,

@@ -26,7 +26,7 @@ from seatrial.collect.events import (
     SkippedLines,
     rank_of_file,
     read_event_files,
-    read_rank_places,
+    read_rank_locations,
     read_reported_figures,
     read_startup,
 )
@@ -97,7 +97,7 @@ def read_event_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
         world_size=world_size,
         effective=read_effective(of_the_run, attempt, num_effective),
         startup=read_startup(attempt, steps),
-        places=read_rank_places(sources, attempt),
+        locations=read_rank_locations(sources, attempt),
         reported=read_reported_figures(_files_with("figure", others, sources), attempt),
         cautions=cautions,
     )

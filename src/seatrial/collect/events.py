@@ -1,7 +1,7 @@
 """Event files of the probe.
 
-In: events_rank*.jsonl, one JSON object a line, possibly damaged or with lines of other runs. Out: one table of the attempt's events, what
-was skipped in each file, and what single events report: start-up, place of each rank, figures, halt and stop.
+In: events_rank*.jsonl, one JSON object a line, possibly damaged or with lines of other runs. Out: one table of the attempt's events and
+what was skipped in each file; and what single events report: start-up, location of each rank, figures, halt and stop.
 
 Intact files go through polars together, in one pass with a fixed schema. Where anything is odd (a line that polars rejects, of another
 run, or of another rank than the file's), every file is read by itself in blocks, so that memory stays bounded; a block that polars
@@ -32,7 +32,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB
 from seatrial.records.attempt import Attempt, StartupFacts
 from seatrial.records.events import FIGURE_NAME, SPANS, STEP_TABLE_COLUMNS
-from seatrial.records.measure import RankPlace, ReportedFigure
+from seatrial.records.measure import RankLocation, ReportedFigure
 from seatrial.records.stored import clock_offset_s, node_of_rank
 
 TEXT_COLUMNS = ("run", "kind", "name")
@@ -296,12 +296,12 @@ START_EVENT_BYTES = 4 << 10
 """The start event is the first line, unless another program wrote into the file."""
 
 
-def read_rank_places(paths: Sequence[Path], attempt: Attempt) -> tuple[RankPlace, ...]:
+def read_rank_locations(paths: Sequence[Path], attempt: Attempt) -> tuple[RankLocation, ...]:
     """Host (by its name in the hostfile, if any) and GPU of the ranks by their start events; ranks without one are left out."""
-    return tuple(place for path in paths if (place := _rank_place(path, attempt)) is not None)
+    return tuple(location for path in paths if (location := _rank_location(path, attempt)) is not None)
 
 
-def _rank_place(path: Path, attempt: Attempt) -> RankPlace | None:
+def _rank_location(path: Path, attempt: Attempt) -> RankLocation | None:
     rank = rank_of_file(path)
     try:
         with open_file(path) as source:
@@ -312,7 +312,7 @@ def _rank_place(path: Path, attempt: Attempt) -> RankPlace | None:
         event = _own_event(line, attempt, rank) if b'"start"' in line else None
         if event is not None and event.get("kind") == "start":
             node = node_of_rank(attempt.nodes, rank)
-            return RankPlace(rank=rank, host=node.name if node else _as_text(event.get("host")), gpu=_as_text(event.get("gpu")))
+            return RankLocation(rank=rank, host=node.name if node else _as_text(event.get("host")), gpu=_as_text(event.get("gpu")))
     return None
 
 

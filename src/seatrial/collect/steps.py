@@ -29,7 +29,7 @@ from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses
 from seatrial.collect.events import (
     read_broken_startup,
     read_event_batch,
-    read_rank_places,
+    read_rank_locations,
     read_reported_figures,
 )
 from seatrial.collect.logs.bounded_lines import LineIndex
@@ -188,7 +188,7 @@ def _with_other_events(tables: StepTables, attempt: Attempt) -> StepTables:
         tables,
         effective=read_effective(sources, attempt),
         startup=read_broken_startup(attempt, sources) if tables.steps.is_empty() else tables.startup,
-        places=read_rank_places(sources, attempt),
+        locations=read_rank_locations(sources, attempt),
         reported=read_reported_figures(sources, attempt),
     )
 

@@ -36,11 +36,11 @@ from seatrial.judge.evidence import (
 )
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
 from seatrial.records.measure import (
+    ANTI_CORRELATED_GPUS,
+    ANTI_CORRELATION_MIN_SAMPLES,
     CONFIDENCE,
-    IN_TURNS,
     JITTER_RATIO,
     MIN_REPEATS,
-    TURNS_LEAST_SAMPLES,
     GroupSummary,
     MemoryTrend,
     MemoryVerdict,
@@ -191,7 +191,7 @@ def _straggling(run: MeasuredRun) -> RunCheck:
 
 
 def _in_turns(run: MeasuredRun) -> RunCheck:
-    found = next((cause for cause in run.measure.jitter_causes if cause.kind == IN_TURNS), None) if run.measure else None
+    found = next((cause for cause in run.measure.jitter_causes if cause.kind == ANTI_CORRELATED_GPUS), None) if run.measure else None
     if found is not None:
         value = found.numbers.get("rank_correlation")
         at = Evidence(
@@ -211,9 +211,9 @@ def _in_turns(run: MeasuredRun) -> RunCheck:
     measure, every_s = run.measure, run.attempt.spec.telemetry.gpu_s
     if measure is None or not every_s or measure.telemetry.get("gpu_util_mean_pct") is None:
         return RunCheck(counts=None, what="its GPUs were not sampled: leave `telemetry.gpu_s` on")
-    if measure.window_s is None or measure.window_s / every_s < TURNS_LEAST_SAMPLES:
+    if measure.window_s is None or measure.window_s / every_s < ANTI_CORRELATION_MIN_SAMPLES:
         return RunCheck(
-            counts=None, what=f"fewer than {TURNS_LEAST_SAMPLES} samples of its GPUs: run more steps, or lower `telemetry.gpu_s`"
+            counts=None, what=f"fewer than {ANTI_CORRELATION_MIN_SAMPLES} samples of its GPUs: run more steps, or lower `telemetry.gpu_s`"
         )
     return RunCheck(counts=False)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -19,6 +19,7 @@ from seatrial.core.ports import LAST_PORT
 from seatrial.core.text import parse_duration_s
 from seatrial.plan.placeholders import PlaceholderProblem, check_work
 from seatrial.plan.yaml_text import KeyPath, Locations, kind_name
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES
 from seatrial.records.plan import NODE_AXIS, LimitsSpec, PlaceTraits, TelemetrySpec, TimingSpec, traits_of
 
 
@@ -28,18 +29,6 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-RANK_MEANINGS = {
-    "throughput": "samples/s, else tokens/s, else steps/s, else the length of the run",
-    "samples_per_s": "samples a second, by wall clock",
-    "tokens_per_s": "tokens a second, by wall clock",
-    "audio_s_per_s": "seconds of audio a second, by wall clock, where the workload reports the length of a sample",
-    "steps_per_s": "steps a second, by wall clock",
-    "wall_p50_ms": "median wall time of a step",
-    "iter_p50": "lowest p50 of the sum of phases, averaged over the last timing points",
-    "stability": "lowest stability score: p90 over p50 of the sum of phases, unstable runs counted against it",
-    "balanced": "lowest sum of the places by iter_p50 and by stability",
-    "duration_s": "length of the run",
-}
 LARGEST_WORK = 1e18
 
 
@@ -174,6 +163,10 @@ RankBy = Literal[
     "balanced",
     "duration_s",
 ]
+RANK_MEANINGS = {
+    ANY_THROUGHPUT: "samples/s, else tokens/s, else steps/s, else the length of the run",
+    **{name: FIGURES[name].meaning for name in get_args(RankBy) if name != ANY_THROUGHPUT},
+}
 
 MAX_RANKS = 4096
 RANKS_AXIS = "place.ranks"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint
 from seatrial.records.launch import NodesRecord
-from seatrial.records.measure import RankPlace, RunFacts, TimingPoint
+from seatrial.records.measure import RankLocation, RunFacts, TimingPoint
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import TelemetryAccount
@@ -154,6 +154,6 @@ class StepTables(RunFacts):
     """The same, from the seeds' `TimingETA` lines."""
     startup: StartupFacts | None = None
     """None without the probe."""
-    places: tuple[RankPlace, ...] = ()
+    locations: tuple[RankLocation, ...] = ()
     """Hosts and GPUs of the ranks, as far as they report them."""
     cautions: tuple[Caution, ...] = ()

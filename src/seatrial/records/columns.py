@@ -165,7 +165,7 @@ META_KEYS = _names(
     fixed_slice_seconds enable_length_bucket length_bucket_boundaries_sec run_dir
     """
 )
-"""Of the head of launcher.log, in the driver's order."""
+"""Lines at the head of launcher.log, in the driver's order."""
 SKIPPED = _names(
     """
     mode group repeat reason train_log run attempt outcome cause action
@@ -251,7 +251,7 @@ TIME_COLUMNS = frozenset({"begin_s", "end_s", "t_s", "elapsed_s", "eta_s", "low_
 """Seconds, to the millisecond."""
 NON_FINITE_COLUMNS = frozenset({"loss"})
 """Columns in which nan and inf are kept."""
-# The type of a column goes by its name in every table; all others are floats.
+# The type of a column follows from its name in every table; all others are floats.
 DRAWN_GPU = (
     "power_w", "sm_clock_mhz", "temp_c", "util_gpu_pct", "mem_used_mib", "mem_free_mib", "pcie_rx_kib_per_s", "pcie_tx_kib_per_s",
 )  # fmt: skip
@@ -263,11 +263,11 @@ DRAWN_HOST = (
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
-    """How many points of one run are kept."""
+    """How many points of a run are kept."""
 
     steps: int
     telemetry: int
-    """Per metric and source."""
+    """Points per metric and source."""
     eta: int
 
 
@@ -280,7 +280,7 @@ class RunCharts:
     gpus: int = 0
     """GPUs with samples."""
     gpus_drawn: int = 0
-    """Those of them with all their metrics in the telemetry table; the others appear only where they exceed these."""
+    """GPUs with all their metrics in the telemetry table; the others appear only where they exceed these."""
     hosts: int = 0
-    """Hosts with samples, of a run on many."""
+    """Hosts with samples, for a run on several."""
     hosts_drawn: int = 0

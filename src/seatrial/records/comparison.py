@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import enum
+import math
+import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.records.codec import to_json
-from seatrial.records.measure import EffectiveSetting, Estimate, LastSteps, LossCurve
-from seatrial.records.work_settings import WorkSetting
+from seatrial.records.measure import Estimate, GroupFacts, GroupSummary, LastSteps, LossCurve
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun:
-    """One run of a group, with the data for a comparison."""
+    """One run of a group with the data for a comparison."""
 
     run: str
     repeat: int
@@ -29,67 +30,72 @@ class ComparedRun:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Equal in every copy of the run."""
+        """The same in every copy of the run."""
         return self.run, self.started_t, tuple(sorted(self.figures.items()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedGroup:
+class ComparedGroup(GroupFacts):
     """A group's counted runs, in a form that can be stored: a row of history is one of these."""
 
     name: str
     """For people: `mb16`, `OUT:mb16`, `history:v100-bf16`."""
-    group: str
     source: str
     """The folder of its campaign, as given, or the name of the history row."""
     runs: tuple[ComparedRun, ...]
     campaign: str = ""
     """Identifies the campaign, so that pairs are formed only within one: its resolved folder."""
-    world_size: int = 1
-    ranks_known: bool = True
-    """False where `world_size` cannot be relied on: nothing is divided by it."""
     nodes: int = 1
-    failed_runs: int = 0
-    may_have_failed: int = 0
-    """Of `runs`, those that exited with 0 after a traceback or after too few steps."""
-    infrastructure_failures: tuple[str, ...] = ()
-    """Runs that failed because of the platform, each with its cause: `mb16_r2 (io_error)`."""
     pending: tuple[str, ...] = ()
     machine: dict[str, str] = field(default_factory=dict)
     """The machine's part of the fingerprint: host, gpu_name, driver_version, power limit …"""
     code: dict[str, str] = field(default_factory=dict)
     """The code's part: commit, packages."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Its fixed settings, axes, and `env.NAME` of the plan, as text, secrets masked."""
-    debug: tuple[str, ...] = ()
-    """Debug and tracing settings of its runs: `NCCL_DEBUG=INFO`."""
+    """Its fixed settings, axes, and `env.NAME` of the plan, as text, secrets masked: unlike in `requested`, bundles by their names."""
     taken_t: float = 0.0
     """When its last run ended."""
-    work: tuple[WorkSetting, ...] = ()
-    """Settings that change the work of a sample or a step."""
-    typed_work: dict[str, float] = field(default_factory=dict)
-    """As in GroupSummary."""
-    declares_work: bool = True
-    """As in GroupSummary."""
-    effective_settings: tuple[EffectiveSetting, ...] = ()
-    """As in GroupSummary."""
-    requested: dict[str, str] = field(default_factory=dict)
-    """What the plan asks for, as in GroupSummary: unlike `settings`, with those of a bundle in place of its name."""
 
     @property
     def effective(self) -> dict[str, str]:
         """What was in effect, as text."""
         return {one.name: one.effective_text for one in self.effective_settings}
 
+    @property
+    def conditions(self) -> str:
+        """Machine and code."""
+        return repr((sorted(self.machine.items()), sorted(self.code.items())))
+
+    @property
+    def varied(self) -> dict[str, str]:
+        """Settings that may differ between groups, also of two campaigns."""
+        return self.settings
+
+    def mean_of(self, figure: str) -> float | None:
+        """Geometric mean; None where not every run has the figure: it would be the mean of other runs than the rest."""
+        values = [run.figures.get(figure) for run in self.runs]
+        known = [value for value in values if value is not None and math.isfinite(value) and value > 0]
+        return statistics.geometric_mean(known) if known and len(known) == len(values) else None
+
+
+Group = GroupSummary | ComparedGroup
+"""Of a ranking or of a comparison: whether two can be compared is asked of both kinds."""
+# In the order of the file.
+ROW_KEYS = (
+    "name", "group", "source", "runs", "campaign", "world_size", "ranks_known", "nodes", "failed_runs", "may_have_failed",
+    "infrastructure_failures", "pending", "machine", "code", "settings", "debug", "taken_t", "work", "typed_work", "declares_work",
+    "effective_settings", "requested", "effective",
+)  # fmt: skip
+
 
 def group_json(group: ComparedGroup) -> dict[str, Any]:
     """A group as a row of history and `compare --json` have it: beside its fields `effective`, which other programs look up by name."""
-    return {**to_json(group), "effective": group.effective}
+    return {name: to_json(getattr(group, name)) for name in ROW_KEYS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unlike:
-    """One reason against comparing two groups."""
+class Mismatch:
+    """A reason against comparing two groups."""
 
     kind: str
     """`unlike_samples`, `unlike_steps`, `confounded`, `no_effect`."""
@@ -98,9 +104,11 @@ class Unlike:
     text: str
     """`block_size (32 → 64) changes the size of a sample`, `tower_graph is on in z0 and off in z1 (…)`."""
     setting: str = ""
-    """The setting and its values; empty where what was measured shows it. Of confounded groups, the names of the settings."""
+    """The setting and its values, of confounded groups all names; empty where what was measured shows it."""
+    names: tuple[str, ...] = ()
+    """Of confounded groups, the settings."""
     remedy: str = ""
-    """What makes confounded groups alike: `set fast_paths=equal`."""
+    """The change after which groups are no longer confounded: `set fast_paths=equal`."""
 
     def concerns(self, metric: str) -> bool:
         return not self.metrics or metric in self.metrics
@@ -108,11 +116,11 @@ class Unlike:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumed:
-    """What must hold for figures of two groups to mean the same, where nobody knows whether it does."""
+    """What must hold for figures of two groups to mean the same, where it is unknown."""
 
     metrics: tuple[str, ...]
     what: str
-    """`a step` or `a sample`, which must be the same work."""
+    """`a step` or `a sample`, whichever must be the same work."""
     settings: tuple[str, ...]
     """Names of the settings that differ and may change it."""
 
@@ -123,34 +131,34 @@ class Assumed:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparability:
-    """Which figures of two groups can be compared: all that no reason concerns, some of them only under an assumption."""
+    """Which figures of two groups can be compared: all without a mismatch, some of them only under an assumption."""
 
-    unlike: tuple[Unlike, ...] = ()
+    mismatches: tuple[Mismatch, ...] = ()
     assumed: tuple[Assumed, ...] = ()
 
     def why_not(self, metric: str) -> str:
         """The reason against comparing by this figure; empty where there is none."""
-        return next((each.text for each in self.unlike if each.concerns(metric)), "")
+        return next((each.text for each in self.mismatches if each.concerns(metric)), "")
 
     def assumption(self, metric: str) -> Assumed | None:
-        """Under which a comparison by this figure stands; None where there is none, and where it does not stand at all."""
+        """What a comparison by this figure assumes; None where it assumes nothing or is impossible."""
         return None if self.why_not(metric) else next((each for each in self.assumed if metric in each.metrics), None)
 
-    def of_kind(self, kind: str) -> Unlike | None:
-        return next((each for each in self.unlike if each.kind == kind), None)
+    def of_kind(self, kind: str) -> Mismatch | None:
+        return next((each for each in self.mismatches if each.kind == kind), None)
 
     def without(self, kind: str) -> Comparability:
-        """The same, but for reasons of this kind."""
-        return Comparability(unlike=tuple(each for each in self.unlike if each.kind != kind), assumed=self.assumed)
+        """The same without reasons of this kind."""
+        return Comparability(mismatches=tuple(each for each in self.mismatches if each.kind != kind), assumed=self.assumed)
 
     @property
     def text(self) -> str:
-        """The first reason, whatever figure it concerns; empty where there is none."""
-        return self.unlike[0].text if self.unlike else ""
+        """The first reason, for whatever figure; empty where there is none."""
+        return self.mismatches[0].text if self.mismatches else ""
 
 
 class Relation(str, enum.Enum):
-    """What B is against A."""
+    """How B compares with A."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
@@ -160,7 +168,7 @@ class Relation(str, enum.Enum):
 
 
 class LossVerdict(str, enum.Enum):
-    """Whether B's loss follows A's."""
+    """How B's loss compares with A's."""
 
     COMPARABLE = "comparable"
     WORSE = "worse"
@@ -169,7 +177,7 @@ class LossVerdict(str, enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class LossParity:
-    """Whether a speed-up harms the training."""
+    """Whether a speed-up harms the training, with the means that were compared."""
 
     verdict: LossVerdict
     reason: str
@@ -203,7 +211,7 @@ class Comparison:
     ratio: Estimate | None = None
     """B over A with its interval, widened for multiple comparisons."""
     confidence: float = 0.95
-    """Of that interval alone: above 0.95 where several comparisons together must hold with 0.95."""
+    """Confidence of that interval alone: above 0.95 where several comparisons must hold together with 0.95."""
     bootstrap_low: float | None = None
     bootstrap_high: float | None = None
     chance: float | None = None
@@ -215,16 +223,16 @@ class Comparison:
     margin_pct: float = 1.0
     loss: LossParity | None = None
     blocked: str = ""
-    """Why there is no conclusion about the code: failures of the platform that need a re-run."""
+    """Why the code cannot be judged: failures of the platform that need a re-run."""
     differs: tuple[str, ...] = ()
     """Settings in effect, code and packages in which the two differ: the purpose of an A/B, so it is not refused for them."""
     settings_apart: tuple[str, ...] = ()
-    """Names of the settings that were requested unlike and were unlike in effect, as far as that is known."""
+    """Names of the settings that were requested differently and differed in effect, as far as known."""
     condition: str = ""
-    """What must hold for the result to mean anything, where nobody knows it: `if a step is the same work in both`."""
+    """What must hold for the result to mean anything, where that is unknown: `if a step is the same work in both`."""
     cautions: tuple[str, ...] = ()
     confounded: str = ""
-    """What they are confounded by, where they were compared all the same (`--allow-confounded`) or in a list with others."""
+    """What confounds them, where they were compared anyway (`--allow-confounded`) or in a list with others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,19 +244,19 @@ class ScalingPoint:
     group: str
     source: str
     value: Estimate
-    """Total, all ranks together."""
+    """The total of all ranks."""
     per_gpu: Estimate
     efficiency: Estimate
-    """Per GPU over that of the smallest number, with its interval."""
+    """Throughput per GPU over that of the smallest number, with its interval."""
     step_ms: float
     runs: int
     weak: bool = True
-    """The work of one GPU is constant (weak scaling); False where the whole work is (strong scaling)."""
+    """Whether the work of one GPU is constant (weak scaling); False where the total is (strong scaling)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """What the fit predicts for a number of GPUs that was not run."""
+    """The fit's prediction for a number of GPUs that was not run."""
 
     gpus: int
     value: float
@@ -261,7 +269,7 @@ class Projection:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """How throughput grows with GPUs: measured, and by a fit of compute, bandwidth and latency."""
+    """How throughput grows with the number of GPUs, measured and by a fit of compute, bandwidth and latency."""
 
     metric: str
     unit: str
@@ -283,5 +291,5 @@ class Scaling:
 
     @property
     def is_measured(self) -> bool:
-        """Whether there are at least two numbers of GPUs."""
+        """Whether two numbers of GPUs or more were run."""
         return len({point.gpus for point in self.points}) > 1

@@ -1,4 +1,4 @@
-"""How long a run will still take, from the times at which its steps ended; and how good such estimates turned out.
+"""How long a run will still take, from the times at which its steps ended, and the quality of such estimates.
 
 In: marks (a step and when it ended), dense or sparse: every step from the probe, one every five seconds from heartbeats, one every fifty
 steps from a log. Out: `EtaEstimate`, or None while too little is known. Standard library only: the harness, the analysis and the trainers'
@@ -114,7 +114,7 @@ def measure_eta_quality(runs: Iterable[tuple[Sequence[EtaPoint], float]]) -> Eta
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Of sorted values, linear between neighbours."""
+    """A quantile of sorted values, linear between neighbours."""
     at = (len(ordered) - 1) * share
     low = int(at)
     high = min(low + 1, len(ordered) - 1)
@@ -218,7 +218,7 @@ class EtaEstimator:
         return split_marks(self._open, start)
 
     def _close(self) -> None:
-        """Turn the open marks into a block, except those held back; not where too few would be in it."""
+        """Turn the open marks into a block, except those held back, if there are enough."""
         split = self._split()
         if split.block is None or len(self._open) - split.held < MIN_SPARSE_MARKS:
             return
@@ -230,7 +230,7 @@ class EtaEstimator:
         """The pace with one more block, which ends at `end`; its long steps go to `unnamed`."""
         before = self._pace
         for number, pause in enumerate(split.long):
-            # Long steps from the first mark on are warm-up, and do not come again.
+            # Long steps from the first mark on are warm-up and do not recur.
             if before is not None or pause.place != number:
                 unnamed.add(pause.at, pause.excess_s, pause.spacing)
         if split.block is None:
@@ -239,11 +239,11 @@ class EtaEstimator:
             return new_pace(self._total_steps, end, split.block)
         pace = before.after(split.block, end)
         if pace.restarts > before.restarts:
-            # It was a warm-up: its long steps do not come again either.
+            # It was a warm-up: its long steps do not recur either.
             unnamed.clear()
         return pace
 
 
 def _steps(marks: Sequence[tuple[int, float]], last: int) -> int:
-    """Steps of the last marks."""
+    """The number of steps of the last marks."""
     return sum(steps for steps, _ in marks[len(marks) - last :])

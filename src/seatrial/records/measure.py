@@ -12,7 +12,6 @@ from functools import lru_cache
 from seatrial.records.caution import Caution, Number, Scalar
 from seatrial.records.eta import EtaPoint, EtaQuality
 from seatrial.records.launch import Communicator
-from seatrial.records.work_settings import WorkSetting
 
 
 class MemoryVerdict(str, enum.Enum):
@@ -39,21 +38,21 @@ class MemoryTrend:
     slope_mib_per_min: float | None = None
     """Theil-Sen, after warm-up."""
     slope_low: float | None = None
-    """Interval of the slope, which held the true rate in more than nine of ten simulated leaks."""
+    """Interval of the slope, which contained the true rate in more than nine of ten simulated leaks."""
     slope_high: float | None = None
     mib_per_1000_steps: float | None = None
     last_mib: float | None = None
     limit_mib: float | None = None
     """The memory of the GPU or the host; None where it is unknown."""
     hours_left: float | None = None
-    """Until the limit at this slope; only for a leak."""
+    """Until the limit is reached at this slope; only for a leak."""
     hours_low: float | None = None
-    """The same at the upper end of the slope's interval."""
+    """Until the limit at the upper end of the slope's interval."""
     n: int = 0
-    """Samples that count."""
+    """Counted samples."""
     first_t: float | None = None
     last_t: float | None = None
-    """Wall clock of the first and the last sample that count."""
+    """Wall clock of the first and the last counted sample."""
     file: str = ""
 
 
@@ -71,7 +70,7 @@ class Straggler:
 
     verdict: StragglerVerdict
     reason: str
-    """One sentence: the evidence, that there is none, or why it is unknown."""
+    """One sentence: the evidence, that no rank is slow, or why it is unknown."""
     rank: int | None = None
     score: float | None = None
     """How much longer its own work takes, relative to the others: 0.25 is a quarter longer."""
@@ -88,13 +87,13 @@ class Straggler:
     source: str = ""
     """`events` or `log:NAME`."""
     slow_host: str = ""
-    """The host all of whose ranks are slow while no other's are; empty where there is none."""
+    """The host whose ranks, and no others, are all slow; empty where there is none."""
     slow_host_ranks: int = 0
-    """How many ranks that host has."""
+    """The number of ranks of that host."""
 
 
 PREFLIGHT = "preflight"
-"""Kind of a cause that was seen before the runs and not in them."""
+"""Kind of a cause that was seen before the runs, not in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +115,7 @@ class JitterCause:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowStep:
-    """One step of the window far above its median. It still counts."""
+    """A step of the window far above its median; it counts."""
 
     step: int
     ms: float
@@ -125,7 +124,7 @@ class SlowStep:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowSteps:
-    """The outliers of a window."""
+    """The outliers among the steps of a window."""
 
     count: int
     time_share: float
@@ -144,7 +143,7 @@ class DebugSetting:
     source: str
     """Where it was found: `environment.json`, `spec.json`, `launcher.log:12`."""
     why: str
-    """Its effect on a measurement."""
+    """Its effect on the measurement."""
     varied: bool = False
     """An axis or a bundle of the plan sets it: runs with and without it may be compared."""
 
@@ -200,8 +199,8 @@ class ReportedFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankPlace:
-    """Where a rank ran, by its start event."""
+class RankLocation:
+    """Where a rank ran, from its start event."""
 
     rank: int
     host: str = ""
@@ -210,21 +209,21 @@ class RankPlace:
 
 
 WORLD_SIZE = "world_size"
-"""The number of ranks among what a group requested: what an effective setting follows that depends on it."""
+"""The number of ranks in what a group requested: effective settings that depend on it follow this name."""
 WORKLOAD_CAUTION = "caution: "
-"""Prefix of the reason of an effective setting that the report must show."""
+"""Prefix of the reason of an effective setting that reports must show."""
 
 
 MIXED_RANKS = "mixed: "
-"""Prefix of an effective value on which the ranks of a run disagree: `mixed: fused on 3 of 4 ranks`."""
+"""Prefix of an effective value on which a run's ranks disagree: `mixed: fused on 3 of 4 ranks`."""
 _TRUTH = {"true": "True", "false": "False"}
-# Text that is a number in another spelling than Python's: 1.0 for 1, 1e-4 for 0.0001. 2.10 may be a version, and stays.
+# A number in another spelling than Python's: 1.0 for 1, 1e-4 for 0.0001. 2.10 may be a version and stays.
 _RESPELLED_NUMBER = re.compile(r"[+-]?(\d+\.0+|(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3})")
 
 
 @lru_cache(maxsize=4096, typed=True)
 def setting_text(value: Scalar) -> str:
-    """A setting's value in one spelling, in which alike values are equal: True and "true", 1 and 1.0 and "1.0", but not True and 1."""
+    """A setting's value in one spelling, so that equal values compare equal: True and "true", 1 and 1.0 and "1.0", but not True and 1."""
     if isinstance(value, str):
         if _RESPELLED_NUMBER.fullmatch(value):
             value = float(value)
@@ -248,7 +247,7 @@ class EffectiveSetting:
     """Settings that it may follow, as the run itself declared (`probe.effective(…, follows=…)`), for a group as its workload declares too:
     two groups that differ in one of them may differ in it too; with `=VALUE|VALUE` only where one of the two has such a value in effect."""
     alike_by: str = ""
-    """The setting that makes it alike in both, and its values in the order in which to try them, as the workload declares:
+    """The setting that makes it the same in two groups, and its values in the order in which to try them, as the workload declares:
     `fast_paths=equal|{common}`."""
 
     @property
@@ -260,12 +259,24 @@ class EffectiveSetting:
         return setting_text(self.effective)
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkSetting:
+    """A setting that changes the work of a sample or a step, and its value."""
+
+    name: str
+    value: str
+    unit: str
+    """`tokens`, `audio_s` or `pixels` where it changes the size of a sample, `samples` where it changes only their number."""
+    set_by_shell: str = ""
+    """Where only the shell knows its value, the axes on which that may depend: `cfg=a`."""
+
+
 Effective = dict[str, EffectiveSetting]
 """Effective settings by name."""
 
 
 MIN_REPEATS = 3
-"""With fewer, the seeds' gates give no verdict: the interval of two is wide, and one has no spread."""
+"""With fewer, the seeds' gates give no verdict: the interval of two runs is wide, and one has no spread."""
 ROUNDING_RATIO = 1e-9
 """Tolerance of floating-point rounding."""
 
@@ -292,12 +303,12 @@ class GroupStability:
     """Coefficient of variation of the throughput over the repeats; None below two runs."""
     unstable_run_ratio: float | None = None
     causes: tuple[JitterCause, ...] = ()
-    """Of its runs, each kind once, with the strongest evidence."""
+    """Causes found in its runs: each kind once, with the strongest evidence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentinelDrift:
-    """One configuration repeated throughout the campaign: its changes are those of the platform."""
+    """Drift of the platform, seen in one configuration that was repeated throughout the campaign."""
 
     verdict: StabilityVerdict
     reason: str
@@ -322,34 +333,34 @@ def exceeds(value: float, most: float) -> bool:
     return value > most and not math.isclose(value, most, rel_tol=ROUNDING_RATIO)
 
 
-TURNS_LEAST_SAMPLES = 20
-"""Of each GPU; with fewer, a correlation is chance."""
-TURNS_LEAST_SWING_PCT = 30.0
-"""Between the 10th and 90th percentile of a GPU's utilisation: less is noise about a level."""
-TURNS_MOST_CORRELATION = -0.5
-"""Spearman's, of two GPUs' utilisation; weaker than this, other causes dominate."""
-TURNS_LEAST_WIDTHS = 4.0
-"""Standard deviations of chance: with 28 pairs of eight GPUs fewer than 1 in 1,000 healthy runs is this far out."""
+ANTI_CORRELATION_MIN_SAMPLES = 20
+"""Samples of each GPU; with fewer, a correlation is chance."""
+ANTI_CORRELATION_MIN_SWING_PCT = 30.0
+"""Between the 10th and the 90th percentile of a GPU's utilisation: less is noise about a level."""
+ANTI_CORRELATION_MAX_COEFFICIENT = -0.5
+"""Spearman's coefficient of two GPUs' utilisation; above this, other causes dominate."""
+ANTI_CORRELATION_MIN_SIGMAS = 4.0
+"""Standard deviations of chance: over the 28 pairs of eight GPUs, fewer than 1 in 1,000 healthy runs gets this far."""
 IDLE_PCT = 10.0
-"""A GPU at most this busy idles."""
-IN_TURNS = "anti_correlated_gpus"
+"""A GPU at or below this utilisation idles."""
+ANTI_CORRELATED_GPUS = "anti_correlated_gpus"
 """Kind of the cause."""
 JITTER_RATIO = 2.0
-"""The seeds' bound for iter p90/p50: where it is persistently above, the platform jitters."""
+"""The seeds' bound for iter p90/p50: persistently above it, the platform jitters."""
 JITTER_SHARE = 0.5
-"""Of a run's timing windows: from here on it is persistent."""
+"""Share of a run's timing windows from which it is persistent."""
 MIN_WINDOWS = 3
 
 
 def jitters_persistently(ratios: Sequence[float]) -> bool | None:
-    """Whether p90/p50 is above JITTER_RATIO in half of the windows or more; None where they are too few."""
+    """Whether p90/p50 is above JITTER_RATIO in half of the windows or more; None for too few windows."""
     if len(ratios) < MIN_WINDOWS:
         return None
     return sum(exceeds(ratio, JITTER_RATIO) for ratio in ratios) >= JITTER_SHARE * len(ratios)
 
 
 CONFIDENCE = 0.95
-"""Of the interval of a single figure."""
+"""Confidence of the interval of a single figure."""
 AUDIO_PER_SAMPLE = "audio_s_per_sample"
 """The figure by which a workload reports the mean length of its samples, in seconds."""
 
@@ -365,7 +376,7 @@ class Window:
     warmup_steps: int
     """Steps before the window."""
     excluded_steps: int = 0
-    """Steps inside the window left out by name: checkpoint, eval, compile."""
+    """Steps inside the window left out because of a named pause: checkpoint, eval, compile."""
     steady: bool = True
     """False when no steady state was found; `reason` says why."""
     reason: str = ""
@@ -388,13 +399,13 @@ class TimingPoint:
 
 
 def iter_ratios(points: Sequence[TimingPoint], window: int) -> list[float]:
-    """iter p90/p50 of each timing window of `window` steps that does not hold step 0, which is cold."""
+    """iter p90/p50 of each timing window of `window` steps that does not contain step 0, which is cold."""
     return [ratio for point in points if point.step >= window and (ratio := point.iter_ratio) is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HarmlessCount:
-    """One kind of harmless warning, and how often a run printed it."""
+    """A kind of harmless warning and how often a run printed it."""
 
     id: str
     meaning: str
@@ -403,14 +414,14 @@ class HarmlessCount:
 
 @dataclass(frozen=True, kw_only=True)
 class RunHealth:
-    """Whether a run ended well, beside its figures."""
+    """Whether a run ended well."""
 
     ranks: int
     """Ranks that were started."""
     ranks_ended_well: int | None = None
     """None where it is unknown: a failed run without the probe, whose launcher does not report single ranks."""
     tracebacks: int = 0
-    """In its output, also those that a script caught and printed."""
+    """Tracebacks in its output, including those that a script caught and printed."""
     harmless: tuple[HarmlessCount, ...] = ()
     halted: bool = False
     """Ranks stopped because of a halt file."""
@@ -418,15 +429,15 @@ class RunHealth:
 
 @dataclass(frozen=True, kw_only=True)
 class HostMeasure:
-    """One of many hosts in the measured window; None where it was not sampled."""
+    """Figures of one of many hosts in the measured window; None where it was not sampled."""
 
     host: str
     gpus: int = 0
-    """Of which there are samples."""
+    """GPUs that were sampled."""
     cpu_busy_mean_pct: float | None = None
     rss_peak_mib: float | None = None
     net_rx_mean_mib_per_s: float | None = None
-    """All interfaces of the host, all processes."""
+    """All interfaces and processes of the host."""
     net_tx_mean_mib_per_s: float | None = None
     gpu_util_mean_pct: float | None = None
     n: int = 0
@@ -435,19 +446,19 @@ class HostMeasure:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """What an attempt's files show beside its steps: read with its tables, and part of its measure as it is."""
+    """What an attempt's files show beside its steps: read with its tables and passed on unchanged in its measure."""
 
     source: str
-    """Of its steps: `events`, `log:NAME`, or `whole` when only the length of the run is known."""
+    """Where its steps come from: `events`, `log:NAME`, or `whole` where only the length of the run is known."""
     world_size: int = 1
     ranks_known: bool = True
-    """False where `world_size` is only the plan's, and what ran shows that it cannot be relied on."""
+    """False where `world_size` is only the plan's and the run shows that it cannot be relied on."""
     effective: Effective = field(default_factory=dict)
     """As all ranks report them; `mixed: …` where they disagree."""
     health: RunHealth | None = None
     """None where it was not examined."""
     communicators: tuple[Communicator, ...] = ()
-    """The process group of each rank, as far as it is known."""
+    """The process group of each rank, as far as known."""
     debug: tuple[DebugSetting, ...] = ()
     slow_signs: tuple[SlowSign, ...] = ()
     reported: dict[str, ReportedFigure] = field(default_factory=dict)
@@ -455,13 +466,13 @@ class RunFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RunMeasure(RunFacts):
-    """One attempt, measured."""
+    """The measurements of one attempt."""
 
     window: Window | None = None
     window_s: float | None = None
     """Wall-clock time of the window's counted steps."""
     hosts: int = 1
-    """Hosts that its ranks ran on, as far as they report it."""
+    """Hosts that its ranks ran on, as far as they report them."""
     steps_per_s: float | None = None
     samples_per_s: float | None = None
     """All ranks together, by wall clock over the window."""
@@ -478,15 +489,15 @@ class RunMeasure(RunFacts):
     first_loss: float | None = None
     last_loss: float | None = None
     loss_falls: bool | None = None
-    """None with too few losses, or where they neither fall nor rise beyond their noise."""
+    """None for too few losses, and where they neither fall nor rise beyond their noise."""
     loss_finite: bool | None = None
-    """False where a loss of any rank is nan or infinite; None where none was reported."""
+    """False where a loss of any rank is nan or infinite; None without losses."""
     loss_ranks: int | None = None
     """Ranks that reported a loss."""
     loss_fall_pct: float | None = None
-    """How far the mean of rank 0's last quarter of losses is below that of the first, in % of it; None below 8 losses."""
+    """How far the mean of rank 0's last quarter of losses is below that of the first, in % of the latter; None below 8 losses."""
     steps_done: int | None = None
-    """Steps of rank 0, by the numbers of those it reported."""
+    """Steps of rank 0, by the step numbers it reported."""
     duration_s: float | None = None
     seed: dict[str, Scalar] = field(default_factory=dict)
     """The seeds' per-run columns that come from timing, by column name."""
@@ -495,17 +506,17 @@ class RunMeasure(RunFacts):
     """Parts of `startup_s` in seconds (STARTUP_PARTS), of the rank that was ready last; empty without the probe."""
     eta_points: tuple[EtaPoint, ...] = ()
     eta_quality: EtaQuality | None = None
-    """Of the points of the plan's `timing.eta_mode`."""
+    """Quality of the points of the plan's `timing.eta_mode`."""
     telemetry: dict[str, Scalar] = field(default_factory=dict)
     """Telemetry figures over the window, by column name (TELEMETRY_FIGURES)."""
     by_host: tuple[HostMeasure, ...] = ()
-    """Of a run on many hosts, by node rank."""
+    """Hosts of a run on many, by node rank."""
     first_step_t: float | None = None
-    """End of the slowest rank's first step, by the harness's wall clock."""
+    """End of the slowest rank's first step on the harness's wall clock."""
     last_step_t: float | None = None
-    """The same of the last step."""
+    """End of its last step."""
     loop_s: float | None = None
-    """From the end of rank 0's first step to that of its last."""
+    """From the end of rank 0's first step to the end of its last."""
     slow_steps: SlowSteps | None = None
     last_steps: LastSteps | None = None
     loss_course: LossCurve | None = None
@@ -513,7 +524,7 @@ class RunMeasure(RunFacts):
     straggler: Straggler | None = None
     """None for a single rank."""
     jitter_causes: tuple[JitterCause, ...] = ()
-    """Why its steps are uneven or slow; the strongest evidence first."""
+    """Why its steps are uneven or slow, the strongest evidence first."""
     cautions: tuple[Caution, ...] = ()
 
 
@@ -528,45 +539,24 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupSummary:
-    """All runs of one configuration on one kind of machine."""
+class GroupFacts:
+    """What the summary of a campaign's group and a row of history both have."""
 
     group: str
     """Unique in the campaign: `~abcd` of the key is added where two configurations have the same name."""
-    group_key: str
-    mode: str
-    lane: bool
-    axes: dict[str, Scalar]
-    runs: int
-    """Runs that count: ok, and of the newest fingerprint."""
-    failed_runs: int
+    world_size: int = 1
+    """The number of ranks of its newest run."""
+    ranks_known: bool = True
+    """False where `world_size` cannot be relied on, because it was not seen or the runs disagree: nothing is divided by it."""
+    failed_runs: int = 0
     """Current runs that did not end ok, without interrupted ones and failures of the platform."""
     infrastructure_failures: tuple[str, ...] = ()
-    """Current runs that failed because of the platform, each with its cause: they do not count against the group, and need a re-run."""
-    failed_attempts: int = 0
-    """Earlier attempts of these runs that failed before one ended ok."""
-    set_aside_runs: int = 0
-    """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and are not averaged."""
+    """Current runs that failed because of the platform, each with its cause, `mb16_r2 (io_error)`: they do not count against the group, and
+    need a re-run."""
     may_have_failed: int = 0
     """Counted runs that exited with 0 after a traceback or after too few steps: such a group cannot win."""
-    broken_losses: int = 0
-    """Counted runs with a loss that is not finite: such a group cannot win."""
-    unsteady_runs: int = 0
-    """Counted runs without a steady state."""
-    counted: tuple[str, ...] = ()
-    """Names of the counted runs."""
-    fingerprint: str = ""
-    """Of the machine and code the counted runs ran on."""
-    figures: dict[str, Estimate] = field(default_factory=dict)
-    """By metric: samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
-    window_n: int = 0
-    """Steps counted over all runs."""
-    seed: dict[str, Scalar] = field(default_factory=dict)
-    """The seeds' group columns, by column name."""
-    stability: GroupStability | None = None
     debug: tuple[str, ...] = ()
     """Debug and tracing settings that any of its counted runs had: `NCCL_DEBUG=INFO`."""
-    cautions: tuple[Caution, ...] = ()
     work: tuple[WorkSetting, ...] = ()
     """Settings that change the work of a sample or a step, with their values."""
     typed_work: dict[str, float] = field(default_factory=dict)
@@ -576,5 +566,60 @@ class GroupSummary:
     effective_settings: tuple[EffectiveSetting, ...] = ()
     """Of its counted runs, as the workload reported them: groups are compared by these."""
     requested: dict[str, str] = field(default_factory=dict)
-    """What the plan asks for, as text, secrets masked: settings, axes, options of a script, `env.NAME`. A bundle's settings, not its
+    """What the plan requests, as text, secrets masked: settings, axes, options of a script, `env.NAME`. A bundle's settings, not its
     name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSummary(GroupFacts):
+    """All runs of one configuration on one kind of machine."""
+
+    group_key: str
+    mode: str
+    lane: bool
+    axes: dict[str, Scalar]
+    runs: int
+    """Runs that count: ok, and of the newest fingerprint."""
+    failed_attempts: int = 0
+    """Earlier attempts of these runs that failed before one ended ok."""
+    set_aside_runs: int = 0
+    """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and are not averaged."""
+    broken_losses: int = 0
+    """Counted runs with a loss that is not finite: such a group cannot win."""
+    unsteady_runs: int = 0
+    """Counted runs without a steady state."""
+    counted: tuple[str, ...] = ()
+    """Names of the counted runs."""
+    fingerprint: str = ""
+    """The machine and code of the counted runs."""
+    figures: dict[str, Estimate] = field(default_factory=dict)
+    """By metric: samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    window_n: int = 0
+    """Steps counted over all runs."""
+    seed: dict[str, Scalar] = field(default_factory=dict)
+    """The seeds' group columns, by column name."""
+    stability: GroupStability | None = None
+    cautions: tuple[Caution, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.group
+
+    @property
+    def campaign(self) -> str:
+        """Empty: groups that are compared as summaries are of one campaign."""
+        return ""
+
+    @property
+    def conditions(self) -> str:
+        """Machine and code."""
+        return self.fingerprint
+
+    @property
+    def varied(self) -> dict[str, str]:
+        """Settings that may differ between groups, as text: the axes, bundles by their names."""
+        return {name: "" if value is None else str(value) for name, value in self.axes.items()}
+
+    def mean_of(self, figure: str) -> float | None:
+        """None where not every run has the figure."""
+        return self.figures[figure].mean if figure in self.figures else None

@@ -1,38 +1,42 @@
-"""The order of the groups of a campaign: what each is ranked by, which one won, and what the order rests on."""
+"""The order of the groups of a campaign: what they are ranked by, which one won, and what the order rests on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from seatrial.records.caution import Caution
+from seatrial.records.codec import to_json
 from seatrial.records.measure import Estimate, GroupSummary
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedGroup:
-    """One row of the ranking, from the analysis to every page: the group, the figure it is ranked by, and its place."""
+    """One row of the ranking, from the analysis to every page: the group, the figure it is ranked by, and its rank."""
 
     rank: int
     summary: GroupSummary
     estimate: Estimate | None = None
-    """The figure ranked by: geometric mean over the runs, with its interval where there are two or more."""
+    """The figure it is ranked by: geometric mean over the runs, with its interval where there are two or more."""
     ratio: Estimate | None = None
-    """This group over the one with the best mean, with its Welch interval on logs; None for that one, and without a figure."""
+    """This group over the one with the best mean, with its Welch interval on logs; None for the best, and without a figure."""
     tied: bool = False
-    """Indistinguishable from that one at 95 %, or without an interval."""
+    """Indistinguishable from the best at 95 %, or without an interval."""
     can_win: bool = True
     reason: str = ""
     """Why it cannot win, or why it is tied."""
     note: str = ""
     """`winner`, `recommended` (not proven), `tied`, `off lane` …; filled where the whole campaign is known."""
     is_conditional: bool = False
-    """It is the winner or recommended only if something holds that nobody knows (Ranking.condition); filled with `note`."""
+    """Whether it is the winner or recommended only under Ranking.condition; filled with `note`."""
     confounded: str = ""
-    """What it is confounded by with the best, `tower_graph is on in z0 and off in z1`; for the best, with the first such group."""
+    """What confounds it with the best, `tower_graph is on in z0 and off in z1`; for the best, with the first such group."""
     is_compared: bool = True
     """False where it is confounded with the best and that is not allowed: it has no ratio then."""
     same_as: str = ""
     """The group that ran the same in effect: the two are not compared, and only that one can win."""
+    no_effect: str = ""
+    """Of such a group, what had no effect: `attn_impl had no effect: both ran sdpa (…)`."""
 
     @property
     def group(self) -> str:
@@ -45,18 +49,34 @@ class RankedGroup:
 
     @property
     def n(self) -> int | None:
-        """What its figure is based on: the steps counted, else the runs; None without a figure."""
+        """Steps that its figure is based on, else runs; None without a figure."""
         return (self.summary.window_n or self.summary.runs) if self.estimate else None
 
     @property
     def is_best(self) -> bool:
-        """It has the best mean, which the others are compared with; of tied ones another may be recommended."""
+        """Whether it has the best mean, with which the others are compared; of tied ones another may be recommended."""
         return self.can_win and self.ratio is None and self.estimate is not None and self.is_compared
+
+
+# In the order of the line.
+SUMMARY_KEYS = (
+    "group", "group_key", "mode", "lane", "axes", "runs", "failed_runs", "infrastructure_failures", "failed_attempts", "set_aside_runs",
+    "may_have_failed", "broken_losses", "unsteady_runs", "counted", "fingerprint", "figures", "window_n", "seed", "stability", "debug",
+    "cautions", "work", "typed_work", "declares_work", "effective_settings", "requested",
+)  # fmt: skip
+
+
+def ranked_group_json(row: RankedGroup) -> dict[str, Any]:
+    """A row as `run --json` has it."""
+    document = {**to_json(row), "summary": {name: to_json(getattr(row.summary, name)) for name in SUMMARY_KEYS}}
+    # `reason` has it.
+    del document["no_effect"]
+    return document
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The order of all groups of the main lane, and of those off it."""
+    """The order of all groups of the main lane and of those off it."""
 
     metric: str
     unit: str
@@ -67,31 +87,31 @@ class Ranking:
     """The group that is proven best (`decided`); None where none is."""
     latency_winner: str | None = None
     """The seeds' best: lowest mean tail iter p50; None where that group is confounded with another, unless that is allowed, and where
-    samples are of unlike size."""
+    the size of a sample differs."""
     lowest_latency: str | None = None
     """The group with the lowest mean tail iter p50, winner or not."""
     latency_confounded: str = ""
-    """What that group is confounded by with another one; empty where all else is equal."""
+    """What confounds that group with another one; empty where all else is equal."""
     latency_unlike: str = ""
     """Why step times of these groups cannot be compared; empty where they can."""
     decided: bool = False
     """The winner's runs are steady, and it is significantly better than every other group that can win, on one kind of machine."""
     reason: str = ""
-    """One sentence: how the best group stands against the others, or why none can win."""
+    """One sentence: how the best group compares with the others, or why none can win."""
     cautions: tuple[Caution, ...] = ()
     recommended: str | None = None
     """The group to use as things are: the winner, else one of those at the top that are indistinguishable; None where none can win."""
     recommended_reason: str = ""
     """Why this one, `the lowest p90/p50 (1.02) of the 3 indistinguishable groups at the top`; empty where no other can win."""
     confounded: str = ""
-    """One sentence: which settings confound the best group with another, and what makes both alike; empty where all else is equal."""
+    """One sentence: which settings confound the best group with another, and the remedy; empty where all else is equal."""
     confounded_by: tuple[str, ...] = ()
     """Names of these settings."""
     allow_confounded: bool = False
-    """`--allow-confounded`: a winner may be named all the same, and is marked."""
+    """`--allow-confounded`: a winner may be named and is marked."""
     condition: str = ""
-    """What must hold for the order to mean anything, where nobody knows it: `if a step is the same work in every group`."""
+    """What must hold for the order to mean anything, where that is unknown: `if a step is the same work in every group`."""
     condition_remedy: str = ""
-    """What would show it: `pass --samples-per-step`."""
+    """How to show it: `pass --samples-per-step`."""
     without_effect: tuple[str, ...] = ()
     """What had no effect, so that groups ran the same: `attn_impl had no effect: both ran sdpa (flash_attn is not installed)`."""

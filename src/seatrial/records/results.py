@@ -39,9 +39,9 @@ class LiveState:
     total_steps: int | None = None
     phase: str = ""
     waits: str = ""
-    """Of a run whose job is in the queue: `job 4711 pending (Resources) since 09:31`."""
+    """Why it waits, if its job is in the queue: `job 4711 pending (Resources) since 09:31`."""
     elapsed_s: float = 0.0
-    """Since the launch of this run; of one that waits, since then."""
+    """Time since the launch of this run, or since it waits."""
     iter_ms_p50: float | None = None
     """Median of the newest step times, on the slowest rank."""
     run_eta_s: float | None = None
@@ -57,7 +57,7 @@ class LiveState:
     alarm: str = ""
     """The newest alarm of this run: a spike, in one sentence."""
     others: str = ""
-    """Other runs that are under way, and what is known of them: `mb8_r2: job 4712 pending`."""
+    """Other runs that are under way, with their state: `mb8_r2: job 4712 pending`."""
     over: bool = False
     quiet_s: float | None = None
     """Time since the run's last step or output; None where it was not measured."""
@@ -77,10 +77,15 @@ class MeasuredRun:
         """How the attempt ended; None while it has not."""
         return self.attempt.outcome.outcome if self.attempt.outcome else None
 
+    @property
+    def world_size(self) -> int:
+        """The number of ranks, the plan's where nothing was measured."""
+        return self.measure.world_size if self.measure else self.attempt.spec.place.ranks
+
 
 def runs_that_may_have_failed(ok: Sequence[MeasuredRun]) -> dict[str, str]:
-    """Of runs that exited with 0, those that ended after a traceback, or after fewer steps than asked for or than their repeats took: run →
-    why. The verdict is inconclusive for them, and their groups cannot win."""
+    """Runs that exited with 0 after a traceback, or after fewer steps than requested or than their repeats took: run → why. The verdict is
+    inconclusive for them, and their groups cannot win."""
     most: dict[str, int] = {}
     for run in ok:
         if run.measure and run.measure.last_step is not None:
@@ -96,13 +101,13 @@ def runs_that_may_have_failed(ok: Sequence[MeasuredRun]) -> dict[str, str]:
 
 
 def _missing_steps(run: MeasuredRun, most: int) -> str:
-    """'step 12 of 100', beyond what may not have been logged; empty where none are missing, or a halt file asked for it."""
+    """'step 12 of 100', allowing for steps that were not logged; empty where none are missing or a halt file requested it."""
     measure, asked = run.measure, run.attempt.spec.steps
     if measure is None or measure.last_step is None or (measure.health and measure.health.halted):
         return ""
     steps = measure.loss_course.steps[-LAST_LOGGED:] if measure.loss_course else ()
     interval = max((later - one for one, later in itertools.pairwise(steps)), default=run.attempt.spec.timing.log_every)
-    # Steps are counted from 0 or from 1, and the last ones need not have been logged.
+    # Steps are counted from 0 or from 1, and the last ones may not have been logged.
     if asked is not None and max(measure.last_step, measure.steps_done or 0) + max(interval, 1) < asked:
         over = any(caution.kind == STEPS_START_OVER for caution in measure.cautions)
         return f"step {measure.last_step:,} of {asked:,}{', with step numbers that start over' if over else ''}"
@@ -118,7 +123,7 @@ class GroupedCampaign:
     output: str
     baseline_group: str
     runs: tuple[MeasuredRun, ...]
-    """Every attempt, old ones too; by run name, then attempt."""
+    """Every attempt, including old ones, by run name, then attempt."""
     pending: tuple[str, ...]
     """Runs of a plan without a finished attempt."""
     groups: tuple[GroupSummary, ...]

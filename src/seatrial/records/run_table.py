@@ -1,4 +1,4 @@
-"""One attempt as a row of the manifest and of the per-run table: the seeds' columns, ours after them.
+"""One attempt as a row of the manifest and of the per-run table: the seeds' columns, then ours.
 
 In: an attempt and what was measured of it. Out: column → value. A column that does not apply is None or absent.
 """
@@ -15,7 +15,6 @@ from seatrial.records.columns import AXIS, SEED_SETTINGS
 from seatrial.records.measure import Effective, MemoryTrend, MemoryVerdict, RunMeasure
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
-from seatrial.records.work_settings import WorkSetting, is_harmless, options_set_by_shell, typed_settings, work_settings
 
 KEY_SEPARATOR = "~"
 KEY_DIGITS = 4
@@ -99,16 +98,6 @@ def global_batch(spec: RunSpec, effective: Effective, world_size: int) -> float 
     return per_rank * world_size if per_rank is not None else None
 
 
-def run_work_settings(spec: RunSpec) -> tuple[WorkSetting, ...]:
-    """Of its settings, axes, typed options and variables of the plan, those that change the work of a sample or a step."""
-    settings = {name: "" if value is None else str(value) for name, value in {**spec.settings, **spec.axes}.items()}
-    typed = {name: value for name, value in typed_settings(spec.workload.args, spec.env).items() if name not in settings}
-    variables = {f"env.{name}": value for name, value in spec.env.items()}
-    axes = ", ".join(f"{name}={value}" for name, value in spec.axes.items() if not is_harmless(name))
-    unknown = {name: axes for name in options_set_by_shell(spec.workload.args, spec.env) if name not in settings}
-    return work_settings(settings | dict.fromkeys(unknown, "") | typed | variables, spec.workload.sample_size, unknown)
-
-
 def log_every(spec: RunSpec) -> Scalar:
     """Steps between two lines of the workload, where it has such a setting; else between two timing points."""
     return spec.settings.get("log_every", spec.timing.log_every)
@@ -129,7 +118,7 @@ def _requested_and_effective(settings: Mapping[str, Scalar], effective: Effectiv
 
 
 def found_cells(measure: RunMeasure) -> dict[str, Scalar]:
-    """Findings beside the speed: FOUND_COLUMNS, as far as known."""
+    """Findings besides the speed: FOUND_COLUMNS, as far as known."""
     cells: dict[str, Scalar] = {
         "uneven_causes": "+".join(cause.kind for cause in measure.jitter_causes) or None,
         "debug_settings": "+".join(f"{setting.name}={setting.value}" for setting in measure.debug) or None,
@@ -162,12 +151,12 @@ def found_cells(measure: RunMeasure) -> dict[str, Scalar]:
 
 
 def steepest(trends: list[MemoryTrend]) -> MemoryTrend | None:
-    """A leak first, then what grows fastest; None where there is none."""
+    """A leak first, else the trend that grows fastest; None without trends."""
     return max(trends, key=lambda trend: (trend.verdict is MemoryVerdict.LEAK, trend.slope_mib_per_min or 0.0), default=None)
 
 
 def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scalar]:
-    """Every cell known of the attempt."""
+    """All known cells of the attempt."""
     effective, world_size = (measure.effective, measure.world_size) if measure else ({}, None)
     config = config_cells(attempt.spec, attempt.provenance, effective, world_size, attempt.telemetry)
     if measure and not measure.ranks_known:

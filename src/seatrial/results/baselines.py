@@ -15,6 +15,7 @@ from pathlib import Path
 
 from seatrial.core.errors import CampaignError, RefusedError, SeatrialError, UsageError, did_you_mean
 from seatrial.records.comparison import ComparedGroup, Comparison
+from seatrial.records.figures import ANY_THROUGHPUT
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import GroupedCampaign
 from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion
@@ -70,7 +71,6 @@ def _pair(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder:
     """A group with its baseline; a SeatrialError with the reason where the two cannot be compared."""
     from seatrial.analyse.comparison import common_metric
     from seatrial.analyse.groups import why_not_comparable
-    from seatrial.analyse.ranking import ANY_THROUGHPUT
 
     a, picked_from = _find_baseline(resolver, mine, baseline, folder, name)
     if not a.runs:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from seatrial.analyse.work_settings import other_arguments, typed_settings
 from seatrial.core.errors import CampaignError, RefusedError, UsageError, did_you_mean
 from seatrial.core.text import SHORT_HASH_DIGITS
 from seatrial.history.rows import history_path, read_history
@@ -24,10 +25,10 @@ from seatrial.machine.provenance import fingerprint_facts
 from seatrial.machine.secrets import mask, mask_argv
 from seatrial.records.caution import Scalar
 from seatrial.records.comparison import ComparedGroup, ComparedRun
-from seatrial.records.measure import GroupSummary, setting_text
+from seatrial.records.figures import MEASURED
+from seatrial.records.measure import GroupFacts, GroupSummary, setting_text
 from seatrial.records.plan import SENTINEL, CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
-from seatrial.records.work_settings import other_arguments, typed_settings
 from seatrial.results.gather import read_campaign_at
 
 HISTORY_PREFIX = "history:"
@@ -254,37 +255,24 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
     newest = max(counted, key=_ended_t, default=None)
     machine, code = _facts(newest) if newest else ({}, {})
     return ComparedGroup(
+        **{one.name: getattr(summary, one.name) for one in fields(GroupFacts)},
         name=name or group,
-        group=group,
         source=campaign.output,
         runs=tuple(map(_compared_run, counted)),
         campaign=str(Path(campaign.output).resolve()),
-        world_size=_world_size(newest),
-        ranks_known=all(run.measure.ranks_known for run in counted if run.measure),
         nodes=max((run.measure.hosts for run in counted if run.measure), default=1),
-        failed_runs=summary.failed_runs,
-        may_have_failed=summary.may_have_failed,
-        infrastructure_failures=summary.infrastructure_failures,
         pending=tuple(run for run in campaign.pending if run in planned),
         machine=machine,
         code=code,
         settings=_settings(newest, summary),
-        debug=summary.debug,
         taken_t=_ended_t(newest) if newest else 0.0,
-        work=summary.work,
-        typed_work=summary.typed_work,
-        declares_work=summary.declares_work,
-        effective_settings=summary.effective_settings,
-        requested=summary.requested,
     )
 
 
 def _compared_run(run: MeasuredRun) -> ComparedRun:
-    from seatrial.analyse.groups import FIGURES
-
     measure, spec = run.measure, run.attempt.spec
     window = measure.window if measure else None
-    figures = {name: getattr(measure, name, None) for name in FIGURES}
+    figures = {name: getattr(measure, name, None) for name in MEASURED}
     return ComparedRun(
         run=spec.run,
         repeat=spec.repeat,
@@ -309,12 +297,6 @@ def _facts(run: MeasuredRun) -> tuple[dict[str, str], dict[str, str]]:
     if provenance.host:
         machine |= {name: "none" for name in NO_GPU_FACTS if name not in machine}
     return machine, {name: mask(name, value) for name, value in known.items() if name not in MACHINE_FACTS}
-
-
-def _world_size(run: MeasuredRun | None) -> int:
-    if run is None:
-        return 1
-    return run.measure.world_size if run.measure else run.attempt.spec.place.ranks
 
 
 def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:

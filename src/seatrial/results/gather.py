@@ -18,6 +18,7 @@ from seatrial.core.errors import CampaignError
 from seatrial.core.paths import ANY_ATTEMPT, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
+from seatrial.records.figures import ANY_THROUGHPUT, FIGURES
 from seatrial.records.measure import GroupSummary
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
@@ -152,9 +153,7 @@ def _pending(plans: Sequence[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tu
 
 def _rank_by(plan: CampaignPlan) -> tuple[str, list[Caution]]:
     """What to rank by; throughput where the plan, of a later version or damaged, names a metric that is not known here."""
-    from seatrial.analyse.ranking import ANY_THROUGHPUT, METRICS
-
-    if plan.rank_by in (ANY_THROUGHPUT, *METRICS):
+    if plan.rank_by in (ANY_THROUGHPUT, *FIGURES):
         return plan.rank_by, []
     text = f"The plan ranks by '{plan.rank_by[:40]}', which this version does not know; {ANY_THROUGHPUT} is used instead."
     return ANY_THROUGHPUT, [Caution(kind="unknown_figure", text=text)]

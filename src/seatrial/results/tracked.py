@@ -192,9 +192,9 @@ def _step_point(row: Mapping[str, Any], names: Mapping[str, str]) -> Point:
 
 def thin(frame: pl.DataFrame, extreme: str, most: int) -> pl.DataFrame:
     """At most `most` rows in their order: the first, the last, and of every stretch between the lowest and the highest."""
-    from seatrial.analyse.charts.thinning import kept_places
+    from seatrial.analyse.charts.thinning import kept_indices
 
-    return frame if len(frame) <= most else frame[kept_places(frame[extreme].to_numpy(), most)]
+    return frame if len(frame) <= most else frame[kept_indices(frame[extreme].to_numpy(), most)]
 
 
 def _telemetry(attempt: Attempt, started_t: float) -> tuple[Point, ...]:

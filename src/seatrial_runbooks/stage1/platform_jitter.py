@@ -23,12 +23,12 @@ from seatrial.core.errors import UsageError
 from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.records.measure import (
+    ANTI_CORRELATION_MAX_COEFFICIENT,
+    ANTI_CORRELATION_MIN_SAMPLES,
+    ANTI_CORRELATION_MIN_SIGMAS,
+    ANTI_CORRELATION_MIN_SWING_PCT,
     IDLE_PCT,
     JITTER_RATIO,
-    TURNS_LEAST_SAMPLES,
-    TURNS_LEAST_SWING_PCT,
-    TURNS_LEAST_WIDTHS,
-    TURNS_MOST_CORRELATION,
     exceeds,
     iter_ratios,
     jitters_persistently,
@@ -87,11 +87,9 @@ def _turns(paths: AttemptPaths) -> tuple[str, bool]:
     if len(by_gpu) < 2:
         return "", True
     together = simultaneous(by_gpu)
-    if len(together) < TURNS_LEAST_SAMPLES:
-        return (
-            f"anti-correlated GPU utilisation: {len(together)} samples of all GPUs at work, at least {TURNS_LEAST_SAMPLES} are needed",
-            False,
-        )
+    if len(together) < ANTI_CORRELATION_MIN_SAMPLES:
+        few = f"{len(together)} samples of all GPUs at work, at least {ANTI_CORRELATION_MIN_SAMPLES} are needed"
+        return f"anti-correlated GPU utilisation: {few}", False
     pair = most_opposed(list(by_gpu), together)
     if pair is None:
         return "", True
@@ -142,12 +140,12 @@ def _nearest(samples: Sequence[Sample], at: float, near_s: float) -> float | Non
 def most_opposed(gpus: Sequence[str], rows: Sequence[Sequence[float]]) -> tuple[str, str, float] | None:
     """The most clearly anti-correlated pair, if any is."""
     columns = {gpu: list(column) for gpu, column in zip(gpus, zip(*rows, strict=True), strict=True)}
-    ranked = {gpu: _ranks(column) for gpu, column in columns.items() if _swing(column) >= TURNS_LEAST_SWING_PCT}
+    ranked = {gpu: _ranks(column) for gpu, column in columns.items() if _swing(column) >= ANTI_CORRELATION_MIN_SWING_PCT}
     found = []
     for (one, ranks), (other, other_ranks) in combinations(ranked.items(), 2):
         value = correlation(ranks, other_ranks)
         widths = -value * math.sqrt(_effective_samples(ranks, other_ranks) - 1)
-        if value <= TURNS_MOST_CORRELATION and widths >= TURNS_LEAST_WIDTHS:
+        if value <= ANTI_CORRELATION_MAX_COEFFICIENT and widths >= ANTI_CORRELATION_MIN_SIGMAS:
             found.append((one, other, value))
     return min(found, key=lambda pair: pair[2], default=None)
 

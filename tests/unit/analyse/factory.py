@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.comparison import compare_pairs
 from seatrial.analyse.stragglers import NAMES
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA
 from seatrial.records.attempt import Attempt, Provenance, StepTables
 from seatrial.records.caution import Caution, Scalar
-from seatrial.records.comparison import ComparedGroup, ComparedRun
+from seatrial.records.comparison import ComparedGroup, ComparedRun, Comparison
 from seatrial.records.measure import EffectiveSetting, Estimate, GroupSummary, LossCurve, RunMeasure, Window
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, TimingSpec, WorkloadSpec
@@ -168,6 +169,11 @@ def side(
 def elsewhere(name: str, rates: Sequence[float], **changes: Any) -> ComparedGroup:
     """A side of another campaign."""
     return side(name, rates, **{"campaign": f"/other/{name}", "source": "other", **changes})
+
+
+def compare(a: ComparedGroup, b: ComparedGroup, **how: Any) -> Comparison:
+    """B against A, alone."""
+    return compare_pairs([(a, b)], **how)[0]
 
 
 def course(last: float, *, first: float = 5.0, steps: int = 200, noise: float = 0.02, seed: int = 0) -> LossCurve:

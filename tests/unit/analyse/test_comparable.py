@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from seatrial.analyse.comparable import LOSS, PER_STEP, UNLIKE_SAMPLES, UNLIKE_STEPS, all_comparable, comparable
-from seatrial.analyse.comparison import compare
 from seatrial.analyse.groups import summarise_groups
 from seatrial.analyse.measure import measure_run
 from seatrial.analyse.ranking import rank_groups
 from seatrial.analyse.scaling import scaling
 from seatrial.analyse.statistics import estimate
+from seatrial.analyse.work_settings import SAMPLES, is_harmless, run_work_settings, typed_settings, work_settings, work_unit
 from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict, Relation
 from seatrial.records.measure import GroupSummary, ReportedFigure
-from seatrial.records.run_table import run_work_settings
-from seatrial.records.work_settings import SAMPLES, is_harmless, typed_settings, work_settings, work_unit
+from seatrial.records.ranking import ranked_group_json
+from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.report.comparison import facts, relation_text
+from seatrial.results.compare import compared_group
 from tests.unit.analyse import factory
-from tests.unit.analyse.factory import course, side
+from tests.unit.analyse.factory import compare, course, side
 
 
 def sized(name: str, sample: float, *, step_s: float, batch: int = 8, repeats: int = 3, **settings: Any) -> ComparedGroup:
@@ -199,9 +201,42 @@ def test_the_option_that_an_axis_sets_says_what_it_is() -> None:
 def test_ranks_that_nobody_saw_leave_the_work_of_a_step_open() -> None:
     groups = [script("a", 0.02, {"nproc": 1}), script("b", 0.03, {"nproc": 3})]
     assert rank_groups(groups, "throughput").condition
-    seen = [replace(group, seed={**group.seed, "world_size": ranks}) for group, ranks in zip(groups, (1, 3), strict=True)]
+    seen = [replace(group, world_size=ranks) for group, ranks in zip(groups, (1, 3), strict=True)]
     found = rank_groups(seen, "throughput")
     assert (found.winner, found.condition) == (None, "") and "the number of ranks (1 → 3) differs" in found.cautions[0].text
+
+
+def ranked_runs(name: str, sizes: Sequence[int], **measure: Any) -> list[MeasuredRun]:
+    """Runs of a script's group, each on so many ranks."""
+    return [
+        factory.measured(
+            factory.spec(name, repeat, axes={"nproc": sizes[0]}),
+            measure={"world_size": ranks, "steps_per_s": (40 + repeat / 10) / sizes[0], **measure},
+            started_t=factory.STARTED_T + 100 * repeat,
+        )
+        for repeat, ranks in enumerate(sizes, start=1)
+    ]
+
+
+def test_a_ranking_and_a_comparison_take_the_ranks_from_the_runs() -> None:
+    measured = [*ranked_runs("a", (1, 1, 1)), *ranked_runs("b", (3, 3, 3))]
+    groups = summarise_groups(measured, "")
+    assert [(group.world_size, group.ranks_known) for group in groups] == [(1, True), (3, True)]
+    ranking = rank_groups(groups, "throughput")
+    assert (ranking.winner, ranking.condition) == (None, "")
+    found = GroupedCampaign(output="/out", baseline_group="", runs=tuple(measured), pending=(), groups=groups, ranking=ranking)
+    compared = compare(compared_group(found, "a"), compared_group(found, "b"))
+    text = "the number of ranks (1 → 3) differs"
+    assert compared.relation is Relation.AMBIGUOUS and text in compared.reason and text in ranking.reason
+    # No column, and no key of the line for machines.
+    assert "world_size" not in {**groups[0].seed, **ranked_group_json(ranking.groups[0])["summary"]}
+
+
+@pytest.mark.parametrize("runs", [ranked_runs("b", (3, 2, 3)), ranked_runs("b", (3, 3, 3), ranks_known=False)])
+def test_ranks_on_which_runs_disagree_or_that_were_not_seen_are_unknown(runs: list[MeasuredRun]) -> None:
+    groups = summarise_groups([*ranked_runs("a", (1, 1, 1)), *runs], "")
+    assert (groups[1].world_size, groups[1].ranks_known) == (3, False)
+    assert rank_groups(groups, "throughput").condition == "if a step is the same work in every group"
 
 
 def test_a_comparison_states_its_condition_first() -> None:
@@ -291,7 +326,7 @@ def test_scaling_needs_samples_of_one_size() -> None:
 )
 def test_what_is_unlike(a: ComparedGroup, b: ComparedGroup, kind: str) -> None:
     found = comparable(a, b)
-    assert [each.kind for each in found.unlike] == ([kind] if kind else [])
+    assert [each.kind for each in found.mismatches] == ([kind] if kind else [])
     assert bool(found.why_not("samples_per_s")) is bool(found.why_not(LOSS)) is (kind == UNLIKE_SAMPLES)
     if "image_size" in a.settings:
         assert found.why_not("tokens_per_s")
@@ -301,8 +336,8 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
     assert work_unit("width") == "" and work_unit("width", {"width": "tokens"}) == "tokens"
     (declared,) = work_settings({"width": "8", "lr": "1"}, {"width": "tokens"})
     a, b = (factory.group(name, figures=LONG.figures, work=(declared,) if at else ()) for at, name in enumerate("ab"))
-    assert comparable(a, b).unlike[0].setting == "width (none → 8)"
-    assert all_comparable([a, a]).unlike == () and all_comparable([]).unlike == ()
+    assert comparable(a, b).mismatches[0].setting == "width (none → 8)"
+    assert all_comparable([a, a]).mismatches == () and all_comparable([]).mismatches == ()
 
 
 @pytest.mark.parametrize(
@@ -355,9 +390,9 @@ def swept(axis: str, args: tuple[str, ...]) -> list[GroupSummary]:
 )
 def test_an_axis_may_have_another_name_than_the_option_it_sets(args: tuple[str, ...]) -> None:
     a, b = swept("b", args)
-    assert comparable(a, b).why_not("samples_per_s") and not comparable(a, a).unlike
+    assert comparable(a, b).why_not("samples_per_s") and not comparable(a, a).mismatches
     expected = "block_size ($((32*2)) → $((64*2)))" if "$((" in args[-1] else "block_size (32 → 64)"
-    assert comparable(a, b).unlike[0].setting.endswith(expected)
+    assert comparable(a, b).mismatches[0].setting.endswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -374,8 +409,8 @@ def test_an_axis_may_have_another_name_than_the_option_it_sets(args: tuple[str, 
 def test_a_size_that_only_the_shell_knows_may_be_another_in_each_group(command: str) -> None:
     a, b = swept("conf", ("-c", command))
     assert "may change the size of a sample" in comparable(a, b).why_not("samples_per_s")
-    assert not comparable(a, a).unlike
-    assert comparable(*swept("num_workers", ("-c", command.replace("{}", "7")))).unlike == ()
+    assert not comparable(a, a).mismatches
+    assert comparable(*swept("num_workers", ("-c", command.replace("{}", "7")))).mismatches == ()
 
 
 @pytest.mark.parametrize(
@@ -387,7 +422,7 @@ def test_a_size_that_only_the_shell_knows_may_be_another_in_each_group(command: 
     ],
 )
 def test_a_size_that_is_the_same_whatever_the_axis_is_compared(command: str) -> None:
-    assert comparable(*swept("x", ("-c", command))).unlike == ()
+    assert comparable(*swept("x", ("-c", command))).mismatches == ()
 
 
 def test_a_value_may_be_a_variable_of_the_plan() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seatrial.analyse.comparison import compare, compare_pairs, pair_runs
+from seatrial.analyse.comparison import compare_pairs, pair_runs
 from seatrial.analyse.groups import debug_levels
 from seatrial.core.errors import RefusedError, UsageError
 from seatrial.records.comparison import ComparedGroup, Comparison, Relation
 from seatrial.records.measure import LastSteps
-from tests.unit.analyse.factory import MACHINE, assert_golden, course, elsewhere, side
+from tests.unit.analyse.factory import MACHINE, assert_golden, compare, course, elsewhere, side
 
 RATES = [1000.0, 1010.0, 990.0, 1005.0, 996.0]
 WANDERING = [1000.0, 1200.0, 900.0, 1100.0, 800.0]
@@ -88,7 +88,7 @@ def unsteady(made: ComparedGroup, p90_over_p50: float | None, *repeats: int) -> 
 def test_failures_of_the_platform_block_until_they_are_run_again() -> None:
     found = compare(side("a", RATES), side("b", times(1.5), infrastructure_failures=("b_r6 (io_error)",)))
     assert (found.relation, found.ratio) == (Relation.AMBIGUOUS, None)
-    assert found.blocked == "the platform failed b_r6 (io_error): run it again first"
+    assert found.blocked == "b_r6 (io_error) failed because of the platform: run it again first"
     assert found.blocked in found.reason
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.analyse.groups import summarise_groups
-from seatrial.analyse.ranking import Metric, rank_groups
+from seatrial.analyse.ranking import rank_groups
 from seatrial.analyse.statistics import estimate
 from seatrial.core.errors import UsageError
 from seatrial.records.caution import Caution
@@ -200,7 +200,7 @@ def test_what_the_platform_failed_weighs_on_no_group_and_decides_nothing() -> No
     assert [caution.kind for caution in found.cautions] == ["failed_by_platform"]
     assert "fast_r3 (io_error)" in found.cautions[0].text
     lost = rank_groups([group("lost", [], infrastructure_failures=("lost_r1 (io_error)",))], "throughput")
-    assert lost.groups[0].reason == "the platform failed its runs"
+    assert lost.groups[0].reason == "its runs failed because of the platform"
 
 
 def test_groups_with_debug_on_are_not_compared_with_those_without() -> None:
@@ -323,8 +323,7 @@ def test_groups_without_the_figure_are_named() -> None:
 
 @pytest.mark.parametrize(("cell", "value"), [(1.5, 1.5), (2, 2.0), (0.0, None), (-1.0, None), (True, None), ("mixed", None), (None, None)])
 def test_a_seeds_column_is_a_figure_without_an_interval(cell: object, value: float | None) -> None:
-    metric = Metric(name="stability", unit="score", higher_is_better=False, seed_column="stability_score")
-    found = metric.of(group_factory("a", seed={"stability_score": cell}))
+    found = rank_groups([group_factory("a", seed={"stability_score": cell})], "stability").groups[0].estimate
     assert (found and (found.mean, found.n, found.low)) == (value and (value, 1, None))
 
 

@@ -110,7 +110,7 @@ def test_each_configuration_has_its_own_efficiency() -> None:
 def test_a_family_of_one_number_is_a_caution_of_the_worst() -> None:
     worst = worst_family(scaling_families(ranks_and_step_ms()[:3]))
     assert worst is not None and worst.family == "step_ms=10"
-    assert any("one number only" in text and "step_ms=40" in text for text in worst.cautions)
+    assert any("scaling is unknown" in text and "step_ms=40" in text for text in worst.cautions)
     assert worst_family([]) is None
     alone = worst_family(scaling_families([side(2)]))
     assert alone is not None and not alone.is_measured

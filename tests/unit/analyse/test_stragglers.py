@@ -21,7 +21,7 @@ from seatrial.analyse.stragglers import (
 )
 from seatrial.collect.steps import read_log_steps
 from seatrial.records.attempt import StepTables
-from seatrial.records.measure import RankPlace, Straggler, StragglerVerdict, Window
+from seatrial.records.measure import RankLocation, Straggler, StragglerVerdict, Window
 from tests.unit.analyse import factory
 from tests.unit.analyse.factory import WORK_MS, as_tables, assert_golden, meeting, own_work, run
 from tests.unit.collect.on_disk import RECORDED, write_attempt, write_log
@@ -142,19 +142,19 @@ def test_where_two_phases_are_as_likely_and_nobody_is_late_in_either_no_rank_sta
 
 
 def test_a_host_is_slow_where_all_its_ranks_are_and_no_others() -> None:
-    places = tuple(RankPlace(rank=rank, host="a" if rank < 4 else "b" if rank < 6 else "c") for rank in range(8))
+    locations = tuple(RankLocation(rank=rank, host="a" if rank < 4 else "b" if rank < 6 else "c") for rank in range(8))
     for slow, host in (((4, 5), ("b", 2)), ((4,), ("", 0)), ((3, 4), ("", 0)), ((0, 4, 5), ("", 0))):
-        found = judged(run(8, 60, extra={(rank, "fwd"): 20.0 for rank in slow}, places=places))
+        found = judged(run(8, 60, extra={(rank, "fwd"): 20.0 for rank in slow}, locations=locations))
         assert found.rank in slow and (found.slow_host, found.slow_host_ranks) == host
-    one_host = tuple(RankPlace(rank=rank, host="b") for rank in range(8))
-    assert judged(run(8, 60, extra={(4, "fwd"): 20.0}, places=one_host)).slow_host == ""
-    unplaced = judged(run(8, 60, extra={(4, "fwd"): 20.0, (5, "fwd"): 20.0}, places=places[:5]))
+    one_host = tuple(RankLocation(rank=rank, host="b") for rank in range(8))
+    assert judged(run(8, 60, extra={(4, "fwd"): 20.0}, locations=one_host)).slow_host == ""
+    unplaced = judged(run(8, 60, extra={(4, "fwd"): 20.0, (5, "fwd"): 20.0}, locations=locations[:5]))
     assert unplaced.slow_host == ""
 
 
 def test_sentences() -> None:
     """Every sentence on stragglers, whole."""
-    places = tuple(RankPlace(rank=rank, host=f"node{rank // 2}", gpu=str(rank % 2)) for rank in range(8))
+    locations = tuple(RankLocation(rank=rank, host=f"node{rank // 2}", gpu=str(rank % 2)) for rank in range(8))
     outside, alone = np.zeros((4, 60)), factory.steps_of([10.0] * 50, fwd_ms=4.0, bwd_ms=6.0)
     outside[0] = 20.0
     less = [
@@ -163,11 +163,11 @@ def test_sentences() -> None:
     nothing_shared = meeting(own_work(2, 60))
     nothing_shared["bwd"][0] = nothing_shared["step"][0] = nothing_shared["fwd"][1] = nothing_shared["preprocess"][1] = np.nan
     cases = {
-        "named": run(8, 60, extra={(5, "fwd"): 20.0}, places=places),
+        "named": run(8, 60, extra={(5, "fwd"): 20.0}, locations=locations),
         "named without a place": run(4, 60, extra={(2, "step"): 20.0}),
-        "named on a GPU": run(4, 60, extra={(2, "step"): 20.0}, places=(RankPlace(rank=2, gpu="3"),)),
-        "host": run(8, 60, extra={(4, "fwd"): 20.0, (5, "fwd"): 22.0}, places=places),
-        "two hosts": run(8, 60, extra={(1, "fwd"): 20.0, (5, "fwd"): 22.0}, places=places),
+        "named on a GPU": run(4, 60, extra={(2, "step"): 20.0}, locations=(RankLocation(rank=2, gpu="3"),)),
+        "host": run(8, 60, extra={(4, "fwd"): 20.0, (5, "fwd"): 22.0}, locations=locations),
+        "two hosts": run(8, 60, extra={(1, "fwd"): 20.0, (5, "fwd"): 22.0}, locations=locations),
         "many": run(16, 60, extra={(rank, "fwd"): 20.0 + (rank == 1) for rank in range(1, 8)}),
         "log": run(4, 60, extra={(2, "step"): 20.0}, source="log:seed"),
         "outside": as_tables(meeting(own_work(4, 60), outside=outside)),

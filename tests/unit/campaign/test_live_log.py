@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.campaign import growing_log
-from seatrial.campaign.growing_log import GrowingLog
+from seatrial.campaign import live_log
+from seatrial.campaign.live_log import LiveLog
 from seatrial.collect import run_health
 from seatrial.collect.logs import bounded_lines, launcher_log
 from seatrial.collect.logs.bounded_lines import LineIndex
@@ -46,8 +46,8 @@ def write(attempt: AttemptPaths, data: bytes) -> None:
         out.write(data)
 
 
-def grow(attempt: AttemptPaths, data: bytes, chooser: random.Random) -> GrowingLog:
-    log, at = GrowingLog(attempt), 0
+def grow(attempt: AttemptPaths, data: bytes, chooser: random.Random) -> LiveLog:
+    log, at = LiveLog(attempt), 0
     while at < len(data):
         size = chooser.choice((1, 1000, 300_000, BLOCK_BYTES, 3 * BLOCK_BYTES))
         write(attempt, data[at : at + size])
@@ -58,7 +58,7 @@ def grow(attempt: AttemptPaths, data: bytes, chooser: random.Random) -> GrowingL
 
 
 def one_pass(attempt: AttemptPaths) -> Diagnosis:
-    return GrowingLog(attempt).diagnose(1, 30_000)
+    return LiveLog(attempt).diagnose(1, 30_000)
 
 
 @pytest.mark.parametrize("name", ["recorded/cuda_oom_optimizer", "recorded/deepspeed_collective_timeout"])
@@ -126,14 +126,14 @@ def measured_lines(attempt: AttemptPaths, index: LineIndex | None) -> tuple[obje
 
 def test_no_indexed_keyword_has_digits() -> None:
     """Lines are looked up by their shape, in which all digits are alike."""
-    assert [keyword for keyword in growing_log.INDEXED_KEYWORDS if any(48 <= byte < 58 for byte in keyword)] == []
+    assert [keyword for keyword in live_log.INDEXED_KEYWORDS if any(48 <= byte < 58 for byte in keyword)] == []
 
 
 @pytest.mark.parametrize("largest_mib", [64, 1])
 def test_a_run_is_measured_by_the_same_lines_whether_they_were_indexed_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest_mib: int
 ) -> None:
-    for module in (growing_log, launcher_log, run_health):
+    for module in (live_log, launcher_log, run_health):
         monkeypatch.setattr(module, "LARGEST_LOG_BYTES", largest_mib << 20)
     monkeypatch.setattr(bounded_lines, "PRUNED_RANGES", 20)
     for seed in range(4):
@@ -170,7 +170,7 @@ class Clock:
 
 def test_a_turn_is_short_and_the_rest_is_read_at_the_end(tmp_path: Path) -> None:
     attempt, clock = AttemptPaths(tmp_path / "attempt-1"), Clock()
-    log = GrowingLog(attempt, clock)
+    log = LiveLog(attempt, clock)
     log.read()
     write(attempt, 8 * BLOCK + b"ValueError: bad\n")
     log.read()
@@ -183,7 +183,7 @@ def test_a_turn_is_short_and_the_rest_is_read_at_the_end(tmp_path: Path) -> None
 def test_another_log_under_its_name_is_read_in_one_pass(tmp_path: Path, change: str) -> None:
     attempt = AttemptPaths(tmp_path / "attempt-1")
     write(attempt, b"ValueError: of the first\n" + 2 * BLOCK)
-    log = GrowingLog(attempt)
+    log = LiveLog(attempt)
     log.read()
     if change == "replaced":
         attempt.launcher_log.rename(tmp_path / "old")
@@ -200,7 +200,7 @@ def test_logs_of_several_hosts_are_read_in_one_pass_once_all_are_there(tmp_path:
     write(attempt, 2 * BLOCK)
     nodes = NodesRecord(nodes=(NodeRecord(name="node0"), NodeRecord(name="node1", node_rank=1)))
     write_json(attempt.nodes_record, to_json(nodes))
-    log = GrowingLog(attempt)
+    log = LiveLog(attempt)
     log.read()
     write(attempt.node("node1"), b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
     assert (log.diagnose(1, None).cause, log.diagnose(1, None).host) == (Cause.CUDA_OOM, "node1")

@@ -22,7 +22,7 @@ from seatrial.collect.events import (
 )
 from seatrial.collect.steps import read_steps
 from seatrial.records.attempt import Attempt, StartupFacts
-from seatrial.records.measure import RankPlace, ReportedFigure
+from seatrial.records.measure import RankLocation, ReportedFigure
 from seatrial.records.outcome import Outcome
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import event, write_attempt, write_events, write_log
@@ -131,16 +131,16 @@ def start(attempt: Attempt, rank: int, **fields: Any) -> str:
 def test_places_are_read_from_the_start_events(attempt: Attempt) -> None:
     write_rank(attempt, 0, start(attempt, 0, host="jw1", local_rank=0, gpu="2"))
     write_rank(attempt, 1, start(attempt, 1, host="jw2", local_rank=0, gpu="GPU-3f"))
-    assert read_steps(attempt).places == (
-        RankPlace(rank=0, host="jw1", gpu="2"),
-        RankPlace(rank=1, host="jw2", gpu="GPU-3f"),
+    assert read_steps(attempt).locations == (
+        RankLocation(rank=0, host="jw1", gpu="2"),
+        RankLocation(rank=1, host="jw2", gpu="GPU-3f"),
     )
 
 
 def test_an_older_probe_reports_the_host_only(attempt: Attempt) -> None:
     write_rank(attempt, 0, start(attempt, 0, host="jw1"))
     write_rank(attempt, 1)
-    assert read_steps(attempt).places == (RankPlace(rank=0, host="jw1"),)
+    assert read_steps(attempt).locations == (RankLocation(rank=0, host="jw1"),)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_an_older_probe_reports_the_host_only(attempt: Attempt) -> None:
 )
 def test_a_first_line_of_another_program_is_skipped(attempt: Attempt, line: str) -> None:
     write_rank(attempt, 0, line, start(attempt, 0, host="jw1", local_rank=-1, gpu=["0"]))
-    assert read_steps(attempt).places == (RankPlace(rank=0, host="jw1"),)
+    assert read_steps(attempt).locations == (RankLocation(rank=0, host="jw1"),)
 
 
 def test_a_start_event_far_into_the_file_is_not_searched_for(attempt: Attempt) -> None:
     write_rank(attempt, 0, " " * START_EVENT_BYTES, start(attempt, 0, host="jw1"))
-    assert read_steps(attempt).places == ()
+    assert read_steps(attempt).locations == ()
 
 
 def test_figures_and_places_of_a_job_without_steps(attempt: Attempt) -> None:
@@ -169,7 +169,7 @@ def test_figures_and_places_of_a_job_without_steps(attempt: Attempt) -> None:
     tables = read_steps(attempt)
     assert tables.source == "whole"
     assert tables.reported == {"tokens_per_s": ReportedFigure(value=812.0, n=20, file="events_rank0.jsonl")}
-    assert tables.places == (RankPlace(rank=0, host="jw1"),)
+    assert tables.locations == (RankLocation(rank=0, host="jw1"),)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.STALLED])

@@ -21,7 +21,7 @@ from seatrial.judge.cross_run_criteria import (
 from seatrial.judge.evidence import Facts, Reading, collect_facts
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
 from seatrial.records.measure import (
-    IN_TURNS,
+    ANTI_CORRELATED_GPUS,
     Estimate,
     JitterCause,
     MemoryTrend,
@@ -114,8 +114,8 @@ def test_a_single_rank_cannot_straggle_and_unmeasured_ranks_are_no_pass() -> Non
 
 
 TURNS = Criterion(metric="turn_taking_runs", scope="campaign", at_most=0)
-IN_TURNS_CAUSE = JitterCause(
-    kind=IN_TURNS,
+ANTI_CORRELATED_CAUSE = JitterCause(
+    kind=ANTI_CORRELATED_GPUS,
     text="GPU 0 and GPU 1 have anti-correlated utilisation.",
     numbers={"gpu_a": 0, "gpu_b": 1, "rank_correlation": -0.9},
     file="gpu_telemetry.csv",
@@ -133,7 +133,7 @@ def on_gpus(run: MeasuredRun, *devices: str, gpu_s: float | None = 2.0) -> Measu
 
 def test_gpus_that_take_turns_fail_and_unsampled_ones_do_not_pass() -> None:
     healthy = changed(on_gpus(clean_runs()[0], "0", "1"), jitter_causes=(), telemetry={"gpu_util_mean_pct": 95.0}, window_s=400.0)
-    found = finding(TURNS, runs=[changed(healthy, jitter_causes=(IN_TURNS_CAUSE,))])
+    found = finding(TURNS, runs=[changed(healthy, jitter_causes=(ANTI_CORRELATED_CAUSE,))])
     assert found.verdict is Verdict.FAIL and "GPU 0 and GPU 1" in found.text
     assert any(one.value == -0.9 and one.file.endswith("gpu_telemetry.csv") for one in found.evidence)
     assert finding(TURNS, runs=[healthy]).verdict is Verdict.PASS

@@ -283,7 +283,7 @@ def test_groups_of_the_driver_are_confounded_by_a_path_that_one_lost_and_not_by_
             for run in stand_in.calls[0][0].runs
         ]
         z0, z1 = summarise_groups(measured, "")
-        return [(each.setting, each.remedy) for each in comparable(z0, z1).unlike if each.kind == CONFOUNDED]
+        return [(each.setting, each.remedy) for each in comparable(z0, z1).mismatches if each.kind == CONFOUNDED]
 
     assert drive(SWEEP_ZERO_STAGES="0,1", REPEATS="3") == 0
     on, off = (True, True, "as requested"), (True, False, "not available")

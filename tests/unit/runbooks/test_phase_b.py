@@ -20,7 +20,7 @@ from seatrial.analyse.telemetry_summary import WindowSpan
 from seatrial.cli import run as harness
 from seatrial.cli.run import RunOptions
 from seatrial.core.paths import RunPaths
-from seatrial.records.measure import IN_TURNS
+from seatrial.records.measure import ANTI_CORRELATED_GPUS
 from seatrial.records.plan import CampaignPlan
 from seatrial.records.verdict import Verdict
 from seatrial_runbooks.stage1 import driver, phaseb
@@ -432,7 +432,7 @@ def test_the_check_finds_turns_where_the_report_does(name: str, noise: int) -> N
     # The same samples: the report has them of the run's steady window.
     columns = [(2.0 * at, float(gpu), util) for at, row in enumerate(samples) for gpu, util in enumerate(row)]
     table = pl.DataFrame(columns, schema=["epoch_sec", "gpu_index", "util_gpu_pct"], orient="row")
-    found = [cause for cause in gpu_causes(table, WindowSpan(), 2) if cause.kind == IN_TURNS]
+    found = [cause for cause in gpu_causes(table, WindowSpan(), 2) if cause.kind == ANTI_CORRELATED_GPUS]
     assert bool(opposed) == bool(found)
     if opposed:
         assert opposed[2] == pytest.approx(found[0].numbers["rank_correlation"])

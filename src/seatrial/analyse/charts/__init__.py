@@ -1,1 +1,1 @@
-"""What can be drawn of a run: see records.columns."""
+"""The charts of a run, in the columns of records.columns."""

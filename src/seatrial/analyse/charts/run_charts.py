@@ -1,8 +1,8 @@
-"""Everything that can be drawn of one attempt: charts/*.csv.
+"""The charts of one attempt: charts/*.csv.
 
-In: the attempt, its step tables and telemetry as they are in memory while it is measured, its measure, and the detail. Out: `RunCharts`,
-whose tables hold plain lists, since they travel between processes. Empty tables are left out. Where the wall clock was set meanwhile,
-samples and spans cannot be matched with the steps and are left out, as they are from the figures.
+In: the attempt, its step tables and telemetry, which are in memory while it is measured, its measure, and the detail. Out: `RunCharts`,
+whose tables hold plain lists, since they travel between processes. Empty tables are left out. If the wall clock was set meanwhile, samples
+and spans cannot be matched with the steps and are left out, as they are from the figures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Mask, Places, cells, cells_with_marks, kept_places
+from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Indices, Mask, cells, cells_with_marks, kept_indices
 from seatrial.analyse.charts.timeline import FirstRank, Telemetry, counted_rows, first_rank, paused_rows, span_table, telemetry_series
 from seatrial.analyse.statistics import median, percentiles, row_medians
 from seatrial.analyse.steady_state import count_steps, find_clock_jump, find_grid
@@ -27,11 +27,12 @@ from seatrial.records.measure import RunMeasure, Window
 from seatrial.records.telemetry import TelemetryTables
 
 MAX_RANKS = 1024
-"""As many are legible on a wide screen; of more the extremes are kept."""
+"""As many as are legible on a wide screen; of more, the extremes are kept."""
 STEP_POINTS, MAX_STEPS, MIN_STEPS = 100_000, 1_500, 16
 SERIES_POINTS, MAX_OF_A_SERIES, MIN_OF_A_SERIES = 8_000, 400, 8
 ETA_POINTS, MAX_ETA, MIN_ETA = 10_000, 150, 5
-"""Of all runs together; most and least of one. A thousand runs get 100 steps, 8 points of a series, 10 estimates each."""
+"""Points of all runs together, and the most and the least of one. A thousand runs get 100 steps, 8 points of a series and 10 estimates
+each."""
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99, 1.0)
 OTHER = "other"
 SYNCHRONISING = ("fwd", "bwd", "step")
@@ -40,7 +41,7 @@ SYNCHRONISING = ("fwd", "bwd", "step")
 
 @dataclass(frozen=True, kw_only=True)
 class _Times:
-    """By rank."""
+    """Step times by rank."""
 
     ranks: npt.NDArray[np.int64]
     p50_ms: Floats
@@ -56,7 +57,7 @@ def run_charts(
     *,
     launched_t: float | None = None,
 ) -> RunCharts:
-    """The tables of one attempt. `launched_t` is needed only where it has no outcome yet."""
+    """The tables of one attempt. `launched_t` is needed only for an attempt without an outcome."""
     found: dict[str, Columns] = {}
     if launched_t is None and attempt.outcome is not None and attempt.outcome.started_t > 0:
         launched_t = attempt.outcome.started_t
@@ -89,7 +90,7 @@ def _step_tables(attempt: Attempt, tables: StepTables, first: FirstRank, measure
 
 
 def detail_for(runs: int) -> Detail:
-    """For a page with this many runs."""
+    """The detail for a page with this many runs."""
     return Detail(
         steps=_share(STEP_POINTS, runs, MAX_STEPS, MIN_STEPS),
         telemetry=_share(SERIES_POINTS, runs, MAX_OF_A_SERIES, MIN_OF_A_SERIES),
@@ -102,7 +103,7 @@ def _share(points: int, runs: int, most: int, least: int) -> int:
 
 
 def step_table(first: FirstRank, window: Window | None, most: int) -> Columns:
-    """At most `most` rows, where that is 16 or more; a row of several steps is drawn at the last of them."""
+    """At most `most` rows, if that is 16 or more; a row of several steps is drawn at the last of them."""
     counted = first.is_counted(window)
     kept = _kept_steps(first, counted, most)
     has_loss = first.has_loss[kept]
@@ -117,27 +118,27 @@ def step_table(first: FirstRank, window: Window | None, most: int) -> Columns:
     }
 
 
-def _kept_steps(first: FirstRank, counted: Mask, most: int) -> Places:
+def _kept_steps(first: FirstRank, counted: Mask, most: int) -> Indices:
     if len(first.step) <= most:
         return np.arange(len(first.step))
     if not first.has_loss.any():
         return _by_time(first.iter_ms, counted, most)
     for_loss = most // 3
-    return np.union1d(_by_time(first.iter_ms, counted, most - for_loss), kept_places(first.loss, for_loss, first.has_loss))
+    return np.union1d(_by_time(first.iter_ms, counted, most - for_loss), kept_indices(first.loss, for_loss, first.has_loss))
 
 
-def _by_time(iter_ms: Floats, counted: Mask, most: int) -> Places:
-    """Both kinds get points by how many they are, and the rarer one as many as show its extremes."""
+def _by_time(iter_ms: Floats, counted: Mask, most: int) -> Indices:
+    """Counted and other steps get points in proportion to their number, the rarer kind at least enough to show its extremes."""
     rarer, other = sorted((np.flatnonzero(counted), np.flatnonzero(~counted)), key=len)
     if len(rarer) == 0:
-        return kept_places(iter_ms, most, np.isfinite(iter_ms))
+        return kept_indices(iter_ms, most, np.isfinite(iter_ms))
     for_rarer = min(len(rarer), max(MIN_POINTS, most * len(rarer) // len(iter_ms)))
     parts = [(rarer, for_rarer), (other, most - for_rarer)]
-    return np.union1d(*(rows[kept_places(iter_ms[rows], share, np.isfinite(iter_ms[rows]))] for rows, share in parts))
+    return np.union1d(*(rows[kept_indices(iter_ms[rows], share, np.isfinite(iter_ms[rows]))] for rows, share in parts))
 
 
 def step_time_table(tables: StepTables, first: FirstRank, window: Window) -> Columns:
-    """One row a quantile; {} where no step is left."""
+    """A row for each quantile; {} where no step is left."""
     counted_ms = _counted_ms(tables, first, window)
     if len(counted_ms) == 0:
         return {}
@@ -154,12 +155,12 @@ def step_time_table(tables: StepTables, first: FirstRank, window: Window) -> Col
 def _counted_ms(tables: StepTables, first: FirstRank, window: Window) -> Floats:
     if len(first.step) == len(tables.steps):
         return np.asarray(first.iter_ms[first.is_counted(window)])
-    # The window is known: needed are the steps of it that all ranks have, and how long the slowest took.
+    # Of the window, the steps that all ranks have, and the slowest rank's time.
     return count_steps(tables.steps, tables.pauses["step"], f"{window.first_step}:{window.last_step}").wall_ms
 
 
 def eta_table(points: Sequence[EtaPoint], mode: str, first: FirstRank, most: int) -> Columns:
-    """At most `most` rows, by step; {} where nothing was estimated."""
+    """At most `most` rows by step; {} where nothing was estimated."""
     chosen = points_of_mode(points, mode)
     if not chosen:
         return {}
@@ -168,11 +169,11 @@ def eta_table(points: Sequence[EtaPoint], mode: str, first: FirstRank, most: int
         np.array([getattr(point, name) for point in chosen], dtype=np.float64) for name in ("eta_s", "actual_s", "low_s", "high_s")
     )
     error_s = eta_s - actual_s
-    kept = kept_places(error_s if np.isfinite(error_s).any() else eta_s, most)
+    kept = kept_indices(error_s if np.isfinite(error_s).any() else eta_s, most)
     rows = np.searchsorted(first.step, steps).clip(max=len(first.step) - 1)
     return {
         "step": list(steps[kept].tolist()),
-        # Since the launch, at the end of the step; NaN where that is unknown.
+        # Time since the launch at the end of the step; NaN where it is unknown.
         "elapsed_s": cells(np.where(first.step[rows] == steps, first.t_s[rows], np.nan)[kept]),
         "eta_s": cells(eta_s[kept]),
         "low_s": cells(low_s[kept]),
@@ -182,7 +183,7 @@ def eta_table(points: Sequence[EtaPoint], mode: str, first: FirstRank, most: int
 
 
 def phase_table(work: RankWork, window: Window) -> Columns:
-    """One row a phase, in the order of a step; {} where none was taken."""
+    """A row for each phase, in the order of a step; {} where none was timed."""
     if len(work.steps) == 0 or not work.phases:
         return {}
     mean_ms = {name: float(values.mean()) for name, values in work.phases.items()}
@@ -203,19 +204,19 @@ def phase_table(work: RankWork, window: Window) -> Columns:
 
 
 def rank_table(tables: StepTables, work: RankWork, window: Window, most: int) -> Columns:
-    """One row a rank, of more than `most` the extremes; {} where fewer than two ranks have counted steps."""
+    """A row for each rank, of more than `most` the extremes; {} where fewer than two ranks have counted steps."""
     times = _times(tables, window)
     if times is None or len(times.ranks) < 2:
         return {}
     own_ms, wait_ms = _own_and_waiting(work, times, tables.world_size)
     kept = _kept_ranks(times.p50_ms, own_ms, most)
-    places = {place.rank: place for place in tables.places}
+    locations = {location.rank: location for location in tables.locations}
     ranks = list(times.ranks[kept].tolist())
-    at = [places.get(rank) for rank in ranks]
+    at = [locations.get(rank) for rank in ranks]
     return {
         "rank": ranks,
-        "host": [place.host if place else "" for place in at],
-        "gpu": [place.gpu if place else "" for place in at],
+        "host": [location.host if location else "" for location in at],
+        "gpu": [location.gpu if location else "" for location in at],
         "iter_p50_ms": cells(times.p50_ms[kept]),
         "work_p50_ms": cells(own_ms[kept]),
         "wait_p50_ms": cells(wait_ms[kept]),
@@ -226,7 +227,7 @@ def rank_table(tables: StepTables, work: RankWork, window: Window, most: int) ->
 
 
 def _times(tables: StepTables, window: Window) -> _Times | None:
-    """Of the counted steps; None for a single rank, at no cost: most runs of a large campaign have one."""
+    """Times of the counted steps; None for a single rank, without any work: most runs of a large campaign have one."""
     rank = tables.steps["rank"].to_numpy()
     if rank[0] == rank[-1]:
         return None
@@ -256,8 +257,8 @@ def _own_and_waiting(work: RankWork, times: _Times, world_size: int) -> tuple[Fl
     return row_medians(work.total_ms - waits), row_medians(waits)
 
 
-def _kept_ranks(p50_ms: Floats, own_ms: Floats, most: int) -> Places:
+def _kept_ranks(p50_ms: Floats, own_ms: Floats, most: int) -> Indices:
     if len(p50_ms) <= most:
         return np.arange(len(p50_ms))
     half = most // 2
-    return np.union1d(kept_places(p50_ms, most - half), kept_places(own_ms, half, np.isfinite(own_ms)))
+    return np.union1d(kept_indices(p50_ms, most - half), kept_indices(own_ms, half, np.isfinite(own_ms)))

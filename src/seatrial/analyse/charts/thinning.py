@@ -1,8 +1,8 @@
 """Which points of a series are enough to draw it, and numbers as cells of a table.
 
-In: values in their order, and how many points may be kept. Out: the places of those kept, in order: the first and the last, of each of
-equally long stretches the lowest and the highest, and the first one of a stretch that is not finite (a loss that broke), so that where it
-began is seen to the very step. Nothing is averaged: every point that is drawn was measured.
+In: values in their order, and how many points may be kept. Out: the indices of those kept, in order: the first and the last, the lowest and
+the highest of each of several equally long intervals, and the first one in an interval that is not finite, so that the exact step shows at
+which a loss broke. Nothing is averaged: every point that is drawn was measured.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy.typing as npt
 from seatrial.records.caution import Scalar
 
 Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 MIN_POINTS = 5
-"""The two ends and one stretch, with a mark in it: fewer would lose an extreme."""
+"""The two ends and one interval with a broken value in it: fewer points would lose an extreme."""
 
 
-def kept_places(values: Floats, most: int, present: Mask | None = None) -> Places:
-    """At most `most` places, or MIN_POINTS where that is more. `present` says which values are there at all; the others are kept
-    only as the first or the last."""
+def kept_indices(values: Floats, most: int, present: Mask | None = None) -> Indices:
+    """At most `most` indices, or MIN_POINTS if that is more. `present` marks the values that exist; the others are kept only as the first
+    or the last."""
     most = max(most, MIN_POINTS)
     if len(values) <= most:
         return np.arange(len(values))
@@ -30,8 +30,8 @@ def kept_places(values: Floats, most: int, present: Mask | None = None) -> Place
     kept = np.zeros(len(values), dtype=np.bool_)
     kept[[0, -1]] = True
     if usable.all():
-        stretches = (most - 2) // 2
-        table = _laid_out(values, stretches, float(values[-1]))
+        intervals = (most - 2) // 2
+        table = _laid_out(values, intervals, float(values[-1]))
         _mark(kept, table.argmin(axis=1), table)
         _mark(kept, table.argmax(axis=1), table)
         return np.flatnonzero(kept)
@@ -45,23 +45,23 @@ def kept_places(values: Floats, most: int, present: Mask | None = None) -> Place
     return np.flatnonzero(kept)
 
 
-def _laid_out(values: Floats, stretches: int, filled: float) -> Floats:
-    """The values as a table of equally long stretches, filled up at the end."""
-    length = -(-len(values) // stretches)
-    table = np.full(stretches * length, filled)
+def _laid_out(values: Floats, intervals: int, filled: float) -> Floats:
+    """The values as a table of equally long intervals, filled up at the end."""
+    length = -(-len(values) // intervals)
+    table = np.full(intervals * length, filled)
     table[: len(values)] = values
-    return table.reshape(stretches, length)
+    return table.reshape(intervals, length)
 
 
-def _mark(kept: Mask, chosen: Places, table: Floats, may: Mask | None = None) -> None:
-    """Keep the chosen place of each stretch, except of those that may not."""
-    places = chosen + np.arange(len(table)) * table.shape[1]
-    places = places if may is None else places[may]
-    kept[places[places < len(kept)]] = True
+def _mark(kept: Mask, chosen: Indices, table: Floats, may: Mask | None = None) -> None:
+    """Keep the chosen index of each interval, or only of those in `may`."""
+    indices = chosen + np.arange(len(table)) * table.shape[1]
+    indices = indices if may is None else indices[may]
+    kept[indices[indices < len(kept)]] = True
 
 
-def longest_kept(lengths: Floats, most: int) -> Places:
-    """At most `most` places: the longest of each of as many stretches."""
+def longest_kept(lengths: Floats, most: int) -> Indices:
+    """At most `most` indices: the longest of each of as many intervals."""
     if len(lengths) <= most:
         return np.arange(len(lengths))
     kept = np.zeros(len(lengths), dtype=np.bool_)
@@ -71,14 +71,14 @@ def longest_kept(lengths: Floats, most: int) -> Places:
 
 
 def cells(values: Floats) -> list[Scalar]:
-    """None for NaN and what is infinite."""
+    """Values as cells; None for NaN and infinities."""
     if np.isfinite(values).all():
         return list(values.tolist())
     return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
 def cells_with_marks(values: Floats, present: Mask) -> list[Scalar]:
-    """None where there is no value; NaN and infinities stay, since they are values."""
+    """Values as cells; None where there is no value. NaN and infinities stay, since they are values."""
     return (
         list(values.tolist())
         if present.all()

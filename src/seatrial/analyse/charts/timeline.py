@@ -1,10 +1,10 @@
 """The timeline of a run: charts/spans.csv and charts/telemetry.csv, in seconds since the launch.
 
 In: the step tables, the telemetry and the launch. Out: named spans (the start-up of the rank that was ready last; `train` from the begin of
-the first step to the end of the last, cut at pauses; GPUs while throttled) and one row a telemetry point, each series thinned on its own so
-that no peak is lost. Where in a step a pause lay is not recorded: it is drawn just before the step in which it ended, and one after the
-last step behind that. A run of many GPUs gets fewer points of each, and where even that is too much, the GPUs whose means stand out; of the
-others every series that exceeds all drawn ones, so that no extreme is lost.
+the first step to the end of the last, cut at pauses; GPUs while throttled) and a row for each telemetry point, each series thinned on its
+own so that no peak is lost. When in a step a pause began is not recorded: it is drawn just before the step in which it ended, one after the
+last step behind that. A run of many GPUs gets fewer points of each; if even these are too many, only the GPUs whose means are outliers, and
+of the others every series that exceeds all drawn ones, so that no extreme is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Mask, Places, cells, kept_places, longest_kept
+from seatrial.analyse.charts.thinning import MIN_POINTS, Floats, Indices, Mask, cells, kept_indices, longest_kept
 from seatrial.analyse.steady_state import is_inside, is_time
 from seatrial.analyse.step_times import CLOCK_SLACK_S
 from seatrial.analyse.telemetry_summary import SETTINGS, column, finite_mean, gpu_name, tables_by_host
@@ -30,34 +30,34 @@ from seatrial.records.telemetry import TelemetryTables
 Ints = npt.NDArray[np.int64]
 TRAIN = "train"
 SHOWN = {"model": "load model", "data": "load data", "checkpoint": "save"}
-"""Clearer names for a timeline."""
+"""Clearer names for the timeline."""
 MAX_PAUSES = 400
 MIN_PAUSES = 10
 REASONS = "throttle_reasons"
 LONGEST_REASON = 100
 GAP_INTERVALS = 2.5
-"""After a longer silence of the sampler nothing is known of the time in between."""
+"""After a longer silence of the sampler the time in between is unknown."""
 MIN_SPANS = 5
 Row = tuple[str, str, float, float]
 WHOLE_SERIES = 24
-"""Of the host and two GPUs: up to this many series get all the points."""
+"""Up to this many series, those of the host and two GPUs, get all points."""
 EXTREMES = 2 * len(DRAWN_GPU)
-"""A highest and a lowest of each metric: as many series at most go beyond the GPUs that are drawn."""
+"""A highest and a lowest of each metric: at most so many series go beyond the GPUs that are drawn."""
 MAX_HOSTS = 8
-"""As many lines are legible in a panel."""
+"""So many lines are legible in a panel."""
 SHORTEST = 4
-"""Points of a series: its ends, its lowest and its highest."""
+"""Fewest points of a series: its ends, its lowest and its highest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRank:
-    """By row, as in the step table."""
+    """The first rank's steps by row, as in the step table."""
 
     rank: int
     step: Ints
     span: Ints
     t_s: Floats
-    """Since the launch; NaN where it is not known."""
+    """Time since the launch; NaN where it is unknown."""
     iter_ms: Floats
     loss: Floats
     has_loss: Mask
@@ -67,7 +67,7 @@ class FirstRank:
     """Wall clock of the launch; None where no time is known."""
 
     def is_counted(self, window: Window | None) -> Mask:
-        """Which rows are in the window and hold no pause."""
+        """Which rows are in the window and without a pause."""
         if window is None:
             return np.zeros(len(self.step), dtype=np.bool_)
         return counted_rows(self.step, self.span, self.iter_ms, self.is_paused, window)
@@ -78,53 +78,53 @@ class FirstRank:
         return self.t_s - self.iter_ms * self.span / 1000
 
 
-class Stretch(NamedTuple):
-    """Seconds since the launch."""
+class Interval(NamedTuple):
+    """An interval in seconds since the launch."""
 
     begin_s: float
     end_s: float
 
 
-Named = tuple[str, Stretch]
+Named = tuple[str, Interval]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
-    """The table, and of how many GPUs it is."""
+    """The table of telemetry, and how many GPUs and hosts it shows."""
 
     table: Columns = field(default_factory=dict)
     gpus: int = 0
     gpus_drawn: int = 0
-    """With every metric."""
+    """GPUs drawn with every metric."""
     hosts: int = 0
-    """Of a run on many; 0 on one."""
+    """Hosts of a run on several; 0 on one."""
     hosts_drawn: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Gpus:
-    """Which are drawn."""
+    """Which GPUs are drawn."""
 
     row_gpu: Floats = field(default_factory=lambda: np.empty(0))
-    """By row; NaN before the launch."""
+    """The GPU of each row; NaN before the launch."""
     count: int = 0
     drawn: tuple[int, ...] = ()
-    """With every metric."""
+    """GPUs drawn with every metric."""
     beyond: tuple[tuple[int, str], ...] = ()
-    """Of the others, what goes beyond all drawn ones."""
+    """Metrics of the others that exceed all drawn ones."""
 
 
 class _Series:
-    """The rows so far."""
+    """The rows of the table so far."""
 
     def __init__(self, origin_t: float) -> None:
         self.columns: Columns = {"source": [], "metric": [], "t_s": [], "value": []}
         self._origin_t = origin_t
 
-    def add(self, source: str, table: pl.DataFrame, rows: Places | None, metrics: tuple[str, ...], most: int) -> None:
+    def add(self, source: str, table: pl.DataFrame, rows: Indices | None, metrics: tuple[str, ...], most: int) -> None:
         at_s = column(table, "epoch_sec") - self._origin_t
         rows = np.flatnonzero(at_s >= 0) if rows is None else rows[at_s[rows] >= 0]
-        # Most often all of them: then nothing need be picked out.
+        # Usually all of them: then nothing is selected.
         own_s = at_s if len(rows) == len(at_s) else at_s[rows]
         for metric in (metric for metric in metrics if metric in table.columns):
             values = column(table, metric)
@@ -136,7 +136,7 @@ class _Series:
                 self._add(source, metric, own_s[known], values[known], most)
 
     def _add(self, source: str, metric: str, at_s: Floats, values: Floats, most: int) -> None:
-        kept = kept_places(values, most)
+        kept = kept_indices(values, most)
         self.columns["source"] += [source] * len(kept)
         self.columns["metric"] += [metric] * len(kept)
         self.columns["t_s"] += cells(at_s[kept])
@@ -144,7 +144,7 @@ class _Series:
 
 
 def counted_rows(step: Ints, span: Ints, iter_ms: Floats, is_paused: Mask, window: Window) -> Mask:
-    """Which rows cover only steps that count: those wholly in the window, timed, and without a pause."""
+    """Which rows cover only counted steps: wholly in the window, timed and without a pause."""
     return is_inside(step, span, window.first_step, window.last_step) & is_time(iter_ms) & ~is_paused
 
 
@@ -159,7 +159,7 @@ def first_rank(tables: StepTables, launched_t: float | None, *, jumped: bool) ->
     if tables.steps.is_empty():
         return None
     rank = tables.steps["rank"].to_numpy()
-    # The table goes by rank.
+    # The table is sorted by rank.
     rows = tables.steps.head(int(np.searchsorted(rank, rank[0], side="right")))
     step, span, t, m, iter_ms, loss = (rows[name].to_numpy() for name in ("step", "span", "t", "m", "iter_ms", "loss"))
     origin_t = _origin_t(tables, t, iter_ms, launched_t)
@@ -177,13 +177,13 @@ def first_rank(tables: StepTables, launched_t: float | None, *, jumped: bool) ->
 
 
 def _steady(t: Floats, m: Floats) -> Floats:
-    """The wall clock as if it had not been set after the first step."""
+    """The wall clock without changes after the first step."""
     known = np.flatnonzero(np.isfinite(t) & np.isfinite(m))
     return t if len(known) == 0 else np.asarray(t[known[0]] + m - m[known[0]])
 
 
 def _origin_t(tables: StepTables, t: Floats, iter_ms: Floats, launched_t: float | None) -> float | None:
-    """The launch. Where it is unknown, or after the first step since the clock was set back, the first known time."""
+    """The launch; the first known time where it is unknown, or later than the first step because the clock was set back."""
     known = np.flatnonzero(np.isfinite(t))
     first_t = float(t[known[0]]) if len(known) else None
     if launched_t is not None and (first_t is None or launched_t <= first_t + CLOCK_SLACK_S):
@@ -205,19 +205,19 @@ def span_table(
     detail: Detail,
     hosts: Sequence[str] = (),
 ) -> Columns:
-    """One row a span, by source and begin; {} where the launch is unknown."""
+    """A row for each span, by source and begin; {} where the launch is unknown."""
     if origin_t is None:
         return {}
-    # All runs together share them, like the samples below.
+    # All runs share them, like the samples below.
     most = min(MAX_PAUSES, max(MIN_PAUSES, detail.telemetry))
     rows: list[tuple[str, str, float, float]] = []
     facts = tables.startup
     startup = list(_startup(facts, tables.steps, origin_t)) if facts is not None else []
     if facts is not None:
-        rows += [(f"rank {facts.rank}", name, *stretch) for name, stretch in startup]
+        rows += [(f"rank {facts.rank}", name, *interval) for name, interval in startup]
     if first is not None:
-        own = [stretch for _, stretch in startup] if facts is not None and facts.rank == first.rank else []
-        rows += [(f"rank {first.rank}", name, *stretch) for name, stretch in _training(tables, first, own, most)]
+        own = [interval for _, interval in startup] if facts is not None and facts.rank == first.rank else []
+        rows += [(f"rank {first.rank}", name, *interval) for name, interval in _training(tables, first, own, most)]
     if gpu is not None:
         rows += throttled_spans(gpu, origin_t, most, hosts)
     return _columns(rows)
@@ -232,22 +232,22 @@ def _columns(rows: Sequence[tuple[str, str, float, float]]) -> Columns:
 def _startup(facts: StartupFacts, steps: pl.DataFrame, origin_t: float) -> Iterator[Named]:
     """Launch to process, process to probe, and the parts that the workload named."""
     if facts.process_t is not None:
-        yield "launch", Stretch(0.0, facts.process_t - origin_t)
-        yield "import", Stretch(facts.process_t - origin_t, facts.start_t - origin_t)
+        yield "launch", Interval(0.0, facts.process_t - origin_t)
+        yield "import", Interval(facts.process_t - origin_t, facts.start_t - origin_t)
     ahead_s = _ahead_s(facts, steps)
     if ahead_s is None:
         return
-    before: list[tuple[float, Stretch]] = []
+    before: list[tuple[float, Interval]] = []
     for name, span_s, end_m in facts.spans:
         end_s = end_m + ahead_s - origin_t
-        stretch, holes = _with_what_lies_inside(Stretch(end_s - span_s, end_s), before)
-        before.append((span_s, stretch))
-        for piece in pieces(stretch, holes):
+        interval, holes = _with_nested(Interval(end_s - span_s, end_s), before)
+        before.append((span_s, interval))
+        for piece in pieces(interval, holes):
             yield SHOWN.get(name, name), piece
 
 
 def _ahead_s(facts: StartupFacts, steps: pl.DataFrame) -> float | None:
-    """By how much the rank's wall clock is ahead of its monotonic one; None where no moment is known by both."""
+    """The rank's wall clock minus its monotonic one; None where no moment is known on both."""
     if facts.start_m is not None:
         return facts.start_t - facts.start_m
     rows = np.flatnonzero(steps["rank"].to_numpy() == facts.rank)
@@ -255,19 +255,19 @@ def _ahead_s(facts: StartupFacts, steps: pl.DataFrame) -> float | None:
     return None if t is None or m is None else float(t - m)
 
 
-def _with_what_lies_inside(stretch: Stretch, before: Sequence[tuple[float, Stretch]]) -> tuple[Stretch, list[Stretch]]:
-    """A part is reported without the parts inside it: it began earlier by as much, and is cut where they are."""
-    begin_s, holes = stretch.begin_s, []
+def _with_nested(interval: Interval, before: Sequence[tuple[float, Interval]]) -> tuple[Interval, list[Interval]]:
+    """The interval with the nested ones: a part is reported without those in it, so it began earlier by their length and is cut there."""
+    begin_s, holes = interval.begin_s, []
     for own_s, inside in reversed(before):
         if inside.end_s <= begin_s:
             break
         begin_s -= own_s
         holes.append(inside)
-    return Stretch(begin_s, stretch.end_s), holes
+    return Interval(begin_s, interval.end_s), holes
 
 
-def pieces(whole: Stretch, holes: Sequence[Stretch]) -> Iterator[Stretch]:
-    """What is left of a stretch between the holes."""
+def pieces(whole: Interval, holes: Sequence[Interval]) -> Iterator[Interval]:
+    """What is left of an interval between the holes."""
     begin_s = whole.begin_s
     for hole in sorted(holes):
         if hole.end_s <= begin_s:
@@ -275,25 +275,25 @@ def pieces(whole: Stretch, holes: Sequence[Stretch]) -> Iterator[Stretch]:
         if hole.begin_s >= whole.end_s:
             break
         if hole.begin_s > begin_s:
-            yield Stretch(begin_s, hole.begin_s)
+            yield Interval(begin_s, hole.begin_s)
         begin_s = hole.end_s
     if begin_s < whole.end_s:
-        yield Stretch(begin_s, whole.end_s)
+        yield Interval(begin_s, whole.end_s)
 
 
-def _training(tables: StepTables, first: FirstRank, startup: Sequence[Stretch], most: int) -> Iterator[Named]:
+def _training(tables: StepTables, first: FirstRank, startup: Sequence[Interval], most: int) -> Iterator[Named]:
     """Training, and the pauses that cut it; the start-up's parts cut it too, where a compiler runs in the first step."""
     known = np.flatnonzero(np.isfinite(first.t_s))
     if len(known) == 0:
         return
     begins_s = np.where(np.isfinite(first.iter_ms), first.begins_s, first.t_s)
     paused = list(_pauses(tables.pauses, first, begins_s, known, most))
-    whole = Stretch(float(begins_s[known[0]]), float(first.t_s[known[-1]]))
-    yield from ((TRAIN, piece) for piece in pieces(whole, [*startup, *(stretch for _, stretch in paused)]))
+    whole = Interval(float(begins_s[known[0]]), float(first.t_s[known[-1]]))
+    yield from ((TRAIN, piece) for piece in pieces(whole, [*startup, *(interval for _, interval in paused)]))
     yield from paused
 
 
-def _pauses(pauses: pl.DataFrame, first: FirstRank, begins_s: Floats, known: Places, most: int) -> Iterator[Named]:
+def _pauses(pauses: pl.DataFrame, first: FirstRank, begins_s: Floats, known: Indices, most: int) -> Iterator[Named]:
     if pauses.is_empty():
         return
     own = _drawn(pauses, first)
@@ -309,7 +309,7 @@ def _pauses(pauses: pl.DataFrame, first: FirstRank, begins_s: Floats, known: Pla
     names = pauses["name"].filter(own).to_list()
     for at in longest_kept(pause_s, most).tolist():
         name = names[at] or "pause"
-        yield SHOWN.get(name, name), Stretch(float(ends_s[at] - pause_s[at]), float(ends_s[at]))
+        yield SHOWN.get(name, name), Interval(float(ends_s[at] - pause_s[at]), float(ends_s[at]))
 
 
 def _drawn(pauses: pl.DataFrame, first: FirstRank) -> Mask:
@@ -320,8 +320,8 @@ def _drawn(pauses: pl.DataFrame, first: FirstRank) -> Mask:
     return own & ~(at_start & pauses["name"].is_in(SPANS).fill_null(value=False).to_numpy()) if at_start.any() else own
 
 
-def _sums_after(row: Places, pause_s: Floats) -> Floats:
-    """By pause, the pauses after it that ended in the same row."""
+def _sums_after(row: Indices, pause_s: Floats) -> Floats:
+    """For each pause, the length of later pauses that ended in the same row."""
     sums = np.cumsum(pause_s)
     last_of_row = np.searchsorted(row, row, side="right") - 1
     return np.asarray(sums[last_of_row] - sums)
@@ -354,8 +354,8 @@ def _reason(text: str) -> str:
     return "+".join(word for word in text.split("+") if word and word not in SETTINGS)[:LONGEST_REASON]
 
 
-def _merged(code: Places, at_s: Floats, most: int) -> Iterator[tuple[int, float, float]]:
-    """Consecutive samples with the same reasons, merged: the longest stretches that are throttled."""
+def _merged(code: Indices, at_s: Floats, most: int) -> Iterator[tuple[int, float, float]]:
+    """The longest throttled intervals, merged from consecutive samples with the same reasons."""
     since_s = np.diff(at_s)
     interval_s = float(np.median(since_s)) if len(since_s) else 1.0
     is_gap = since_s > GAP_INTERVALS * interval_s
@@ -395,7 +395,7 @@ def telemetry_series(samples: TelemetryTables, origin_t: float | None, most: int
 
 
 def _hosts_drawn(hosts: Sequence[tuple[str, pl.DataFrame]]) -> list[tuple[str, pl.DataFrame]]:
-    """All of a few; of many node 0 and those whose means are farthest from those of the others in some metric."""
+    """All hosts, or of many node 0 and those whose means are farthest from those of the others in some metric."""
     if len(hosts) <= MAX_HOSTS:
         return list(hosts)
     means = np.array([[finite_mean(column(rows, metric)) or 0.0 for metric in DRAWN_HOST] for _, rows in hosts])
@@ -405,22 +405,22 @@ def _hosts_drawn(hosts: Sequence[tuple[str, pl.DataFrame]]) -> list[tuple[str, p
 
 
 def _choice(table: pl.DataFrame, origin_t: float, most: int) -> _Gpus:
-    """All of them, or those that stand out and what the others have beyond them."""
+    """All GPUs, or the outliers and what the others have beyond their range."""
     # Samples from before the launch are another run's.
     gpu = np.where(column(table, "epoch_sec") >= origin_t, column(table, "gpu_index"), np.nan)
     indices = np.unique(gpu[np.isfinite(gpu)]).astype(np.int64)
     if len(indices) <= _most_gpus(most, 0):
         return _Gpus(row_gpu=gpu, count=len(indices), drawn=tuple(indices.tolist()))
-    drawn = _standing_out(table, gpu, indices, _most_gpus(most, EXTREMES))
-    return _Gpus(row_gpu=gpu, count=len(indices), drawn=tuple(drawn.tolist()), beyond=tuple(_going_beyond(table, gpu, drawn)))
+    drawn = _outliers(table, gpu, indices, _most_gpus(most, EXTREMES))
+    return _Gpus(row_gpu=gpu, count=len(indices), drawn=tuple(drawn.tolist()), beyond=tuple(_outside_range(table, gpu, drawn)))
 
 
 def _most_gpus(most: int, others: int) -> int:
-    """How many fit within the points of WHOLE_SERIES, with the host and this many other series."""
+    """How many GPUs fit within the points of WHOLE_SERIES, with the host and `others` more series."""
     return max(1, (most * WHOLE_SERIES // SHORTEST - len(DRAWN_HOST) - others) // len(DRAWN_GPU))
 
 
-def _going_beyond(table: pl.DataFrame, gpu: Floats, drawn: Places) -> Iterator[tuple[int, str]]:
+def _outside_range(table: pl.DataFrame, gpu: Floats, drawn: Indices) -> Iterator[tuple[int, str]]:
     """The GPU and the metric of each highest and lowest value that no drawn GPU has, once each."""
     is_known, is_drawn = np.isfinite(gpu), np.isin(gpu, drawn)
     for metric in (metric for metric in DRAWN_GPU if metric in table.columns):
@@ -435,7 +435,7 @@ def _going_beyond(table: pl.DataFrame, gpu: Floats, drawn: Places) -> Iterator[t
             yield index, metric
 
 
-def _standing_out(table: pl.DataFrame, gpu: Floats, indices: Places, allowed: int) -> Places:
+def _outliers(table: pl.DataFrame, gpu: Floats, indices: Indices, allowed: int) -> Indices:
     """The GPUs whose means are farthest from those of the others in some metric."""
     rows = np.flatnonzero(np.isfinite(gpu))
     of = np.searchsorted(indices, gpu[rows])
@@ -445,13 +445,13 @@ def _standing_out(table: pl.DataFrame, gpu: Floats, indices: Places, allowed: in
 
 
 def _share_apart(means: Floats) -> Floats:
-    """By row, its distance from the median over that of the farthest, in the metric where that is largest."""
+    """The distance of each row from the median relative to the farthest, in the metric where that is largest."""
     distance = np.abs(means - np.median(means, axis=0))
     widest = distance.max(axis=0)
     return np.asarray(np.divide(distance, widest, out=np.zeros_like(distance), where=widest > 0).max(axis=1))
 
 
-def _means(values: Floats, of: Places, count: int) -> Floats:
-    """By GPU; 0 where it has none."""
+def _means(values: Floats, of: Indices, count: int) -> Floats:
+    """The mean of each GPU; 0 where it has no value."""
     known = np.isfinite(values)
     return np.bincount(of[known], values[known], count) / np.maximum(np.bincount(of[known], minlength=count), 1)

@@ -22,14 +22,14 @@ from seatrial.analyse.charts.run_charts import (
     step_table,
     step_time_table,
 )
-from seatrial.analyse.charts.thinning import MIN_POINTS, cells, cells_with_marks, kept_places, longest_kept
+from seatrial.analyse.charts.thinning import MIN_POINTS, cells, cells_with_marks, kept_indices, longest_kept
 from seatrial.analyse.charts.timeline import first_rank
 from seatrial.analyse.measure import measure_run
 from seatrial.analyse.stragglers import MIN_STEPS, RankWork, rank_work
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.columns import CHART_TABLES, Columns, Detail
 from seatrial.records.eta import EtaPoint
-from seatrial.records.measure import RankPlace, RunMeasure, Window
+from seatrial.records.measure import RankLocation, RunMeasure, Window
 from seatrial.records.plan import TimingSpec
 from seatrial.records.telemetry import TelemetryTables
 from tests.unit.analyse import factory
@@ -174,8 +174,8 @@ def test_quantiles_are_those_of_the_measure() -> None:
 
 
 def test_the_slow_rank_works_longer_and_the_others_wait() -> None:
-    places = tuple(RankPlace(rank=rank, host="node-1", gpu=str(rank)) for rank in (0, 1, 2))
-    table = drawn(meeting_ranks.run(4, 200, extra={(2, "fwd"): 20.0}, places=places))["ranks"]
+    locations = tuple(RankLocation(rank=rank, host="node-1", gpu=str(rank)) for rank in (0, 1, 2))
+    table = drawn(meeting_ranks.run(4, 200, extra={(2, "fwd"): 20.0}, locations=locations))["ranks"]
     found = rows(table)
     assert [row["rank"] for row in found] == [0, 1, 2, 3]
     assert max(found, key=lambda row: row["work_p50_ms"])["rank"] == 2
@@ -334,7 +334,7 @@ def series(cells: list[float | None]) -> tuple[np.ndarray, np.ndarray]:
 @given(st.lists(CELLS, min_size=1, max_size=300), st.integers(1, 60))
 def test_extremes_ends_and_marks_stay(cells: list[float | None], most: int) -> None:
     values, present = series(cells)
-    kept = kept_places(values, most, present)
+    kept = kept_indices(values, most, present)
     assert len(kept) <= max(most, MIN_POINTS)
     assert (np.diff(kept) > 0).all()
     assert kept[0] == 0
@@ -351,7 +351,7 @@ def test_extremes_ends_and_marks_stay(cells: list[float | None], most: int) -> N
 @given(st.lists(NUMBERS, min_size=1, max_size=300), st.integers(1, 60))
 def test_every_stretch_keeps_its_lowest_and_highest(numbers: list[float], most: int) -> None:
     values, most = np.array(numbers), max(most, MIN_POINTS)
-    kept = set(kept_places(values, most).tolist())
+    kept = set(kept_indices(values, most).tolist())
     assert len(kept) <= most
     if len(values) <= most:
         assert kept == set(range(len(values)))
@@ -366,10 +366,10 @@ def test_every_stretch_keeps_its_lowest_and_highest(numbers: list[float], most: 
 
 def test_values_that_are_not_there_are_kept_only_at_the_ends() -> None:
     values, present = series([None] * 50 + [3.0] + [None] * 50)
-    assert kept_places(values, 20, present).tolist() == [0, 50, 100]
-    assert kept_places(np.full(100, math.nan), 20, np.zeros(100, dtype=bool)).tolist() == [0, 99]
-    assert 90 <= len(kept_places(np.full(1000, math.nan), 100)) <= 100, "broken values use all points"
-    assert kept_places(np.array([2.0, math.nan, 1.0]), 1).tolist() == [0, 1, 2]
+    assert kept_indices(values, 20, present).tolist() == [0, 50, 100]
+    assert kept_indices(np.full(100, math.nan), 20, np.zeros(100, dtype=bool)).tolist() == [0, 99]
+    assert 90 <= len(kept_indices(np.full(1000, math.nan), 100)) <= 100, "broken values use all points"
+    assert kept_indices(np.array([2.0, math.nan, 1.0]), 1).tolist() == [0, 1, 2]
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=200), st.integers(1, 50))

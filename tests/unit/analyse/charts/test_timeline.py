@@ -14,7 +14,7 @@ from seatrial.analyse.charts.timeline import (
     MAX_HOSTS,
     MAX_PAUSES,
     WHOLE_SERIES,
-    Stretch,
+    Interval,
     pieces,
     telemetry_series,
     throttled_spans,
@@ -150,7 +150,7 @@ def test_of_very_many_pauses_the_longest_stay() -> None:
     ],
 )
 def test_pieces_between_holes(holes: list[tuple[float, float]], left: list[tuple[float, float]]) -> None:
-    assert list(pieces(Stretch(0, 10), [Stretch(*hole) for hole in holes])) == left
+    assert list(pieces(Interval(0, 10), [Interval(*hole) for hole in holes])) == left
 
 
 def gpu(*samples: tuple[float, int, str | None]) -> pl.DataFrame:

@@ -1,8 +1,8 @@
-"""Settings that change how much work a sample or a step is.
+"""Settings that change the work of a sample or a step.
 
 In: a group's settings, and those that its workload declares (`SAMPLE_SIZE` of a bundled workload's settings.py). Out: a `WorkSetting` for
 each that changes the size of a sample (sequence length, slice length, image size) or the number of samples in a step (batch size). What is
-not declared goes by its name. Ranking, comparison, criteria and scaling ask by these whether two groups do the same work.
+not declared is known by its name. Ranking, comparison, criteria and scaling decide by these whether two groups do the same work.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import itertools
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+
+from seatrial.records.measure import WorkSetting
+from seatrial.records.plan import RunSpec
 
 TOKENS, AUDIO, PIXELS = "tokens", "audio_s", "pixels"
 SAMPLE_UNITS = (TOKENS, AUDIO, PIXELS)
-"""What the size of a sample is counted in."""
+"""Units of the size of a sample."""
 SAMPLES = "samples"
-"""What the size of a step is counted in."""
-# The first that matches; names without their path: of `env.SEQ_LEN` and `train.seq_len` the last part counts. `mb` and `block_size` only at
-# the start: `bucket_cap_mb` is memory, `kv_block_size` a page of a cache.
+"""Unit of the size of a step."""
+# The first that matches, by the last part of names such as `env.SEQ_LEN` and `train.seq_len`. `mb` and `block_size` only at the start:
+# `bucket_cap_mb` is memory, `kv_block_size` a page of a cache.
 _NAMES = (
     (
         TOKENS,
@@ -41,7 +43,7 @@ _NAMES = (
 )
 _PATTERNS = (
     *((unit, re.compile(rf"(?:^|_)(?:{names})(?:_|$)", re.IGNORECASE)) for unit, names in _NAMES),
-    # At the end of a name, or before `per_gpu`: `sync_batch_norm` and `batch_first` are other things, and so is the batch of an evaluation.
+    # At the end of a name or before `per_gpu`: `sync_batch_norm`, `batch_first` and the batch of an evaluation are something else.
     (
         SAMPLES,
         re.compile(
@@ -53,17 +55,17 @@ _PATTERNS = (
         ),
     ),
 )
-# Words that mean it only where they are the whole name.
+# Words that count only as the whole name.
 _WHOLE_NAMES = {
     **dict.fromkeys(("block", "seq", "seqs", "sequence", "context", "ctx", "len", "length", "tokens", "num_tokens", "n_tokens"), TOKENS),
     **dict.fromkeys(("img", "image", "res", "crop", "height", "img_px", "image_px", "px", "pixels"), PIXELS),
     "ga": SAMPLES,
 }
-# Words that mean most often how long or large a sample is, and sometimes another thing: a report says only that they may. `T` and `L`
-# only in capitals, as in papers. Whatever is counted, tokens/s is a way out that the user can type.
+# Words that usually mean the length or size of a sample, but not always: reports state only that they may. `T` and `L` only in capitals,
+# as in papers. Whatever they count, the user can give tokens/s instead.
 _LIKELY_NAMES = ("T", "L", "size", "sz", "win", "window", "n_seq", "num_seq", "n_points", "num_points", "points", "samples_len", "span")
-# Known not to change the work of a sample or a step: how data is loaded, how ranks communicate, how numbers are held, the model, the
-# optimiser, where it runs, where it writes. What names the data, the configuration or the shape of parallelism may change it.
+# Known not to change the work of a sample or a step: data loading, communication, precision, the model, the optimiser, where it runs and
+# where it writes. Names of data, configurations or kinds of parallelism may change it.
 _HARMLESS = re.compile(
     r"(?:^|_)(?:lr|wd|eps|betas?|amp|nw|half|comm|heads?|ib|opt|gc|jit|bias|norm|act|lora|tag|pin|quant|impl|mmap|autocast|async|sync_?bn)(?:_|$)"
     r"|^(?:node|host|hostname|gpu|gpu_ids?|device|out|output|run_name|exp_name|experiment|profile|loader)$"
@@ -75,14 +77,14 @@ _HARMLESS = re.compile(
     r"|depth|vocab|expert|cuda_|torch_|log_|debug|temperature|weight|smoothing",
     re.IGNORECASE,
 )
-# Words of an amount, whatever else is in the name (`samples_per_gpu`, `attention_len`), but for amounts of something else.
+# Words for an amount, whatever else is in the name (`samples_per_gpu`, `attention_len`), except amounts of something else.
 _AMOUNT = re.compile(
     r"_per_|(?:^|_)(?:samples?|images?|imgs?|tokens?|seqs?|sequences?|examples?|items?|rows?|docs?|clips?|frames?|views?|crops?|points?|rays"
     r"|len|lengths?|augs?|num_aug)(?:_|$)"
     r"|(?<!bucket)(?<!hidden)(?<!vocab)(?<!cache)(?<!pool)(?<!kernel)(?<!shard)(?<!group)(?<!ffn)(?<!mlp)(?<!embd)(?<!head)_size$",
     re.IGNORECASE,
 )
-# How many ranks there are: known where the ranks that were seen differ too.
+# Names of the number of ranks: its effect is known where the ranks that were seen differ too.
 _RANK_COUNT = re.compile(
     r"(?:^|_)(?:ranks?|nproc(?:_per_node)?|(?:num|n)_?(?:gpus|processes|procs|ranks|nodes|devices)|world_?size|gpus|nodes|nnodes)$",
     re.IGNORECASE,
@@ -103,20 +105,18 @@ _BLOCKS = {**dict.fromkeys(("if", "case", "for", "while", "until"), 1), **dict.f
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkSetting:
-    """A setting that changes the work of a sample or a step, and its value."""
-
-    name: str
-    value: str
-    unit: str
-    """What it counts: one of SAMPLE_UNITS where it changes the size of a sample, SAMPLES where it changes only their number."""
-    set_by_shell: str = ""
-    """Where only the shell knows its value, the axes on which that may depend: `cfg=a`."""
+def run_work_settings(spec: RunSpec) -> tuple[WorkSetting, ...]:
+    """The settings, axes, typed options and variables of the plan that change the work of a sample or a step."""
+    settings = {name: "" if value is None else str(value) for name, value in {**spec.settings, **spec.axes}.items()}
+    typed = {name: value for name, value in typed_settings(spec.workload.args, spec.env).items() if name not in settings}
+    variables = {f"env.{name}": value for name, value in spec.env.items()}
+    axes = ", ".join(f"{name}={value}" for name, value in spec.axes.items() if not is_harmless(name))
+    unknown = {name: axes for name in options_set_by_shell(spec.workload.args, spec.env) if name not in settings}
+    return work_settings(settings | dict.fromkeys(unknown, "") | typed | variables, spec.workload.sample_size, unknown)
 
 
 def work_unit(name: str, declared: Mapping[str, str] | None = None) -> str:
-    """What a setting of this name counts; empty where it does not change the work, as far as is known."""
+    """The unit that a setting of this name counts; empty where it does not change the work, as far as known."""
     if declared and name in declared:
         return declared[name]
     return _unit_of(name)
@@ -130,7 +130,7 @@ def _unit_of(name: str) -> str:
 
 
 def is_likely_size(name: str) -> bool:
-    """Whether a setting of this name may be the size of a sample, and may be something else."""
+    """Whether a setting of this name may be the size of a sample or something else."""
     plain = name.rpartition(".")[2].replace("-", "_")
     return plain in _LIKELY_NAMES or (len(plain) > 1 and plain.lower() in _LIKELY_NAMES)
 
@@ -221,7 +221,7 @@ def _references(tokens: Iterable[str]) -> set[str]:
 
 
 def _joined_substitutions(tokens: Sequence[str]) -> list[str]:
-    """`$(cat file)` as one token."""
+    """The tokens with substitutions such as `$(cat file)` joined to one."""
     found: list[str] = []
     is_open = False
     for token in tokens:
@@ -232,7 +232,7 @@ def _joined_substitutions(tokens: Sequence[str]) -> list[str]:
 
 
 def _in_conditions(tokens: Sequence[str]) -> list[bool]:
-    """Of each token, whether it is run only under a condition or in a loop: within `if` and the like, or after a test and `&&`."""
+    """Whether each token runs only under a condition or in a loop: within `if` and the like, or after a test and `&&`."""
     found: list[bool] = []
     depth, is_test, is_after_test = 0, False, False
     for token in tokens:
@@ -246,7 +246,7 @@ def _in_conditions(tokens: Sequence[str]) -> list[bool]:
 
 
 def _without_arrays(tokens: Sequence[str]) -> list[str]:
-    """`args=(--seq_len 64)` as the tokens in it: they are used where the array is."""
+    """The tokens with arrays such as `args=(--seq_len 64)` expanded: their elements are used where the array is."""
     found: list[str] = []
     is_in_array = False
     for token in tokens:
@@ -259,7 +259,7 @@ def _without_arrays(tokens: Sequence[str]) -> list[str]:
 
 
 def _arguments_of_shell(argv: Sequence[str], tokens: Sequence[str]) -> dict[str, str]:
-    """`$1` and further: what comes after `bash -c COMMAND NAME`, or after `set --` in it."""
+    """The values of `$1` and further: the arguments after `bash -c COMMAND NAME`, or after `set --` in it."""
     found: Sequence[str] = ()
     if "-c" in argv:
         found = argv[list(argv).index("-c") + 3 :]
@@ -281,7 +281,7 @@ def _tokens(argument: str) -> list[str]:
 
 
 def _expanded(token: str, variables: Mapping[str, str]) -> str:
-    """With the values of a shell's variables; an expression stays one, as it differs where they do."""
+    """A token with the values of shell variables; an expression stays one, since it differs where they do."""
     if "$" not in token:
         return token
     if _ARITHMETIC in token:
@@ -292,7 +292,7 @@ def _expanded(token: str, variables: Mapping[str, str]) -> str:
 def work_settings(
     settings: Mapping[str, str], declared: Mapping[str, str] | None = None, set_by_shell: Mapping[str, str] = _NO_VARIABLES
 ) -> tuple[WorkSetting, ...]:
-    """Those of a group's settings that change the work, in their order. `set_by_shell`: the axes on which a value may depend, by name."""
+    """The settings of a group that change the work, in their order. `set_by_shell`: by name, the axes on which a value may depend."""
     units = {name: work_unit(name, declared) for name in settings}
     return tuple(
         WorkSetting(name=name, value=value, unit=units[name], set_by_shell=set_by_shell.get(name, ""))
