@@ -49,7 +49,7 @@ class BestConfig:
     confounded: str = ""
     """What it is confounded by with another group; empty where all else is equal."""
     condition: str = ""
-    """What must hold for it to be the best, where nobody knows it."""
+    """What must hold for it to be the best, where that is unknown."""
 
 
 def find_best(results: CampaignResults) -> BestConfig | None:

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from seatrial.core.text import count
+from seatrial.core.text import count, shortened
 from seatrial.records.codec import to_json
 from seatrial.records.comparison import ComparedGroup, Comparison, LossVerdict, Scaling, ScalingPoint, group_json
 from seatrial.records.measure import Estimate
@@ -57,34 +57,34 @@ def _group_json(group: ComparedGroup) -> dict[str, Any]:
 
 def _lines(one: Comparison, width: int) -> Iterator[str]:
     yield f"{one.b} against {one.a}: {relation_text(one)}"
-    for label, text in facts(one):
-        yield from _row(label, text, width)
+    for label, parts in facts(one):
+        yield from _row(label, APART.join(parts), width)
         if label == RATIO and one.ratio is not None:
             yield f"{INDENT}{'':{LABEL}} {drawn(one.ratio, one.margin_pct, min(width - LABEL - 3, WIDEST_INTERVAL))}".rstrip()
     yield from _wrapped(one.reason, width)
 
 
 def relation_text(one: Comparison) -> str:
-    """`FASTER`, with what it stands under where nobody knows whether that holds."""
+    """`FASTER`, with its condition where it is unknown whether that holds."""
     return f"{one.relation.value}, {one.condition}" if one.condition else one.relation.value
 
 
-def facts(one: Comparison) -> Iterator[tuple[str, str]]:
-    """(label, text) of each fact behind the relation."""
-    yield one.unit, APART.join((f"{one.a} {_value(one.value_a)}", f"{one.b} {_value(one.value_b)}"))
+def facts(one: Comparison) -> Iterator[tuple[str, Sequence[str]]]:
+    """(label, figures or sentences) of each fact behind the relation."""
+    yield one.unit, (f"{one.a} {_value(one.value_a)}", f"{one.b} {_value(one.value_b)}")
     if one.ratio is not None:
-        yield RATIO, APART.join(_ratio_figures(one.ratio, one))
+        yield RATIO, tuple(_ratio_figures(one.ratio, one))
     if one.detectable_pct is not None:
-        yield "would show", f"{_pct(one.detectable_pct)} four times in five ({one.method})"
+        yield "would show", (f"{_pct(one.detectable_pct)} four times in five ({one.method})",)
     elif one.ratio is not None:
-        yield "would show", f"too few runs to tell ({one.method})"
+        yield "would show", (f"too few runs to tell ({one.method})",)
     if one.loss is not None:
         shown = one.loss.verdict.value.upper() if one.loss.verdict is LossVerdict.WORSE else one.loss.verdict.value
-        yield "loss", f"{shown}: {one.loss.reason}"
+        yield "loss", (f"{shown}: {one.loss.reason}",)
     if one.differs:
-        yield "differs in", ", ".join(one.differs)
+        yield "differs in", (", ".join(one.differs),)
     for caution in one.cautions:
-        yield "caution", caution
+        yield "caution", (caution,)
 
 
 def _row(label: str, text: str, width: int) -> list[str]:
@@ -196,7 +196,7 @@ def _cells(point: ScalingPoint, worker: str) -> dict[str, str]:
         "95 %": _interval(point.efficiency),
         "step ms": figure(point.step_ms),
         "runs": str(point.runs),
-        "group": point.group if len(point.group) <= LONGEST_NAME else f"{point.group[: LONGEST_NAME - 1]}…",
+        "group": shortened(point.group, LONGEST_NAME),
     }
 
 

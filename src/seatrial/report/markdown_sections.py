@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from statistics import fmean
+from statistics import geometric_mean
 
 from seatrial.core.paths import CAMPAIGN_FILES, CampaignPaths
 from seatrial.core.tables import format_cell
@@ -78,7 +78,7 @@ def ranking_section(results: CampaignResults) -> Iterator[str]:
     """Heading, winners, the main lane, what is off it, reasons."""
     yield "## Ranking"
     yield escape(campaign.winners_sentence(results))
-    rows = campaign.ranking_rows(results)
+    rows = results.ranking_rows
     main_lane = [row for row in rows if row.summary.lane]
     if main_lane:
         yield _ranking_table(results, main_lane)
@@ -201,9 +201,9 @@ def health_section(results: CampaignResults) -> Iterator[str]:
 
 COURSE_COLUMNS = 24
 STEPS_EXPLAINED = (
-    "Milliseconds from step end to step end, over the steps that count, each as long as its slowest rank took; percentiles are means over "
-    "the runs, lowest and highest those of all. The course is the median of the runs, of their lowest rank, drawn between lowest and "
-    f"highest; `log` where that is on a log scale, as the highest is more than {steps.LOG_FROM:g} times the median."
+    "Milliseconds from step end to step end, over the steps that count, each as long as its slowest rank took; percentiles are geometric "
+    "means over the runs, lowest and highest those of all runs. The course is the median of the runs, of their lowest rank, drawn between "
+    f"lowest and highest; `log` where that is on a log scale, as the highest is more than {steps.LOG_FROM:g} times the median."
 )
 PHASES_EXPLAINED = (
     "Milliseconds and share of a step, means over the runs that count, on the n steps whose phases were recorded; `in all` is how long "
@@ -284,8 +284,9 @@ def _step_row(group: GroupSummary, runs: Sequence[MeasuredRun], times: steps.Ste
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return figure(fmean(known)) if known else NONE
+    """Geometric, as all figures of a group."""
+    known = [value for value in values if value]
+    return figure(geometric_mean(known)) if known else NONE
 
 
 def _share(part: float, whole: float) -> str:

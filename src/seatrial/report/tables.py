@@ -154,7 +154,7 @@ def _group_cells(group: GroupSummary, place: RankedGroup | None) -> Row:
         "unsteady_runs": group.unsteady_runs,
         "window_n": group.window_n,
     }
-    return {**cells, **_figure_cells(group), **_stability_cells(group), **_place_cells(place)}
+    return {**cells, **_figure_cells(group), **_stability_cells(group), **_ranking_cells(place)}
 
 
 def _stability_cells(group: GroupSummary) -> Row:
@@ -183,7 +183,7 @@ def _figure_cells(group: GroupSummary) -> Row:
     return cells
 
 
-def _place_cells(place: RankedGroup | None) -> Row:
+def _ranking_cells(place: RankedGroup | None) -> Row:
     if place is None:
         return {}
     cells: Row = {"rank": place.rank, "tied_with_best": place.tied, "can_win": place.can_win, "reason": place.reason}

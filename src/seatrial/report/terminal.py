@@ -20,7 +20,7 @@ from rich.text import Text
 from seatrial.core import files
 from seatrial.records.results import CampaignResults
 from seatrial.report import terminal_sections as sections
-from seatrial.report.terminal_brief import brief
+from seatrial.report.terminal_first_screen import first_screen_lines
 from seatrial.report.text import BLOCKS, can_encode, one_line
 from seatrial.report.view.campaign import origin_sentence
 
@@ -76,7 +76,7 @@ DEFAULT_WIDTH, SVG_WIDTH = 80, 100
 
 def print_report(results: CampaignResults, console: Console, *, full: bool = False) -> None:
     """Print the first screen or everything, at the console's width and in the characters that it has."""
-    shown = render(results, width=console.width) if full else Group(*brief(results, console.width))
+    shown = render(results, width=console.width) if full else Group(*first_screen_lines(results, console.width))
     console.print(InConsoleEncoding(shown), soft_wrap=not full)
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, join_names
+from seatrial.records import ranking
 from seatrial.records.columns import PHASES, STEPS
 from seatrial.records.events import STARTUP_PARTS
 from seatrial.records.ranking import RankedGroup
@@ -124,18 +125,18 @@ NARROW = 72
 # As wide as `recommended`.
 NOTE = 11
 NOTE_STYLES = {
-    campaign.WINNER: "bold green",
-    campaign.RECOMMENDED: "bold",
-    **dict.fromkeys((campaign.TIED, campaign.NO_INTERVAL), "yellow"),
-    **dict.fromkeys((campaign.CONFOUNDED, campaign.DUPLICATE), "yellow"),
-    campaign.CANNOT_WIN: "red",
-    **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN), "dim"),
+    ranking.WINNER: "bold green",
+    ranking.RECOMMENDED: "bold",
+    **dict.fromkeys((ranking.TIED, ranking.NO_INTERVAL), "yellow"),
+    **dict.fromkeys((ranking.CONFOUNDED, ranking.DUPLICATE), "yellow"),
+    ranking.CANNOT_WIN: "red",
+    **dict.fromkeys((ranking.OFF_LANE, ranking.NOT_RUN), "dim"),
 }
 
 
 def ranking_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """The table, what cannot win, and the intervals; nothing without rows."""
-    rows = campaign.ranking_rows(results)
+    rows = results.ranking_rows
     if not rows:
         return
     shown = _shown_rows(rows)
@@ -166,10 +167,10 @@ def _which_steps(rows: Sequence[RankedGroup]) -> str:
 
 def _barred(rows: Sequence[RankedGroup]) -> Iterator[RenderableType]:
     """Why a group that may look fast cannot win, or is not compared."""
-    barred = [row for row in rows if row.note in (campaign.CANNOT_WIN, campaign.CONFOUNDED, campaign.DUPLICATE) and row.reason]
+    barred = [row for row in rows if row.note in (ranking.CANNOT_WIN, ranking.CONFOUNDED, ranking.DUPLICATE) and row.reason]
     for row in barred[:MAX_BARRED]:
-        if row.note == campaign.CANNOT_WIN:
-            yield hanging("! ", f"{row.group} {campaign.CANNOT_WIN}: {row.reason}", "red")
+        if row.note == ranking.CANNOT_WIN:
+            yield hanging("! ", f"{row.group} {ranking.CANNOT_WIN}: {row.reason}", "red")
         else:
             yield hanging("! ", f"{row.group} is {row.reason}", "yellow")
     yield from more(len(barred) - MAX_BARRED, "that cannot win")

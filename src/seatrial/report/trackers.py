@@ -77,7 +77,7 @@ class Tracker(Protocol):
     """One place that runs are sent to. Sending the same again adds nothing."""
 
     @property
-    def where(self) -> str:
+    def destination(self) -> str:
         """Where the data goes, as text."""
 
     def send_run(self, run: TrackedRun) -> None: ...
@@ -130,19 +130,19 @@ Item = TypeVar("Item")
 class Mlflow:
     """One tracking store."""
 
-    def __init__(self, client: Any, where: str, artifacts: Path | None) -> None:
-        self.client, self._where, self._artifacts = client, where, artifacts
+    def __init__(self, client: Any, destination: str, artifacts: Path | None) -> None:
+        self.client, self._destination, self._artifacts = client, destination, artifacts
         self._experiments: dict[str, str] = {}
 
     @property
-    def where(self) -> str:
-        return self._where
+    def destination(self) -> str:
+        return self._destination
 
     def send_run(self, run: TrackedRun) -> None:
         experiment = self._experiment(run.campaign)
         found = self._found(experiment, run.key)
         if found is not None and found.data.tags.get(COMPLETE_TAG) == "true":
-            self._bring_up_to_date(found, run)
+            self._update(found, run)
             return
         if found is not None:
             self.client.delete_run(found.info.run_id)
@@ -180,7 +180,7 @@ class Mlflow:
         self.client.set_tag(run_id, COMPLETE_TAG, "true")
         self.client.set_terminated(run_id, "FINISHED" if run.outcome == "ok" else "FAILED", end_time=ended_ms)
 
-    def _bring_up_to_date(self, found: Any, run: TrackedRun) -> None:
+    def _update(self, found: Any, run: TrackedRun) -> None:
         """Figures may change without a new run: the plan's window can."""
         for key, value in run.figures.items():
             if found.data.metrics.get(_mlflow_name(key)) != value:
@@ -272,7 +272,7 @@ class Wandb:
         self._wandb, self._folder = wandb, folder
 
     @property
-    def where(self) -> str:
+    def destination(self) -> str:
         mode = os.environ.get("WANDB_MODE", "online")
         return f"{self._folder} ({mode}; `wandb sync` sends it)" if mode == "offline" else f"project {_wandb_project()}"
 
@@ -369,7 +369,7 @@ class TensorBoard:
         self._folder = folder
 
     @property
-    def where(self) -> str:
+    def destination(self) -> str:
         return str(self._folder)
 
     def send_run(self, run: TrackedRun) -> None:

@@ -291,7 +291,7 @@ def _compared_run(run: MeasuredRun) -> ComparedRun:
         started_t=run.attempt.outcome.started_t if run.attempt.outcome else 0.0,
         figures={name: float(value) for name, value in figures.items() if value is not None},
         steady=window.steady if window else True,
-        window=f"steps {window.first_step}–{window.last_step}" if window else "",
+        window=window.text if window else "",
         n=window.n if window else 0,
         last_steps=measure.last_steps if measure else None,
         loss=measure.loss_course if measure else None,

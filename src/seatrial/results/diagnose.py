@@ -92,7 +92,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, reques
     diagnosis = _with_progress(diagnosis, reader.unfinished())
     diagnosis = _with_unread(diagnosis, "the log is empty" if is_empty else _not_text(files))
     if requested_steps is not None:
-        diagnosis = _with_asked_steps(diagnosis, steps, reader.reached(requested_steps), requested_steps)
+        diagnosis = _with_requested_steps(diagnosis, steps, reader.reached(requested_steps), requested_steps)
     return LogReport(
         files=tuple(file.name for file in files),
         num_lines=num_lines,
@@ -107,7 +107,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, reques
 def _with_unread(found: Diagnosis, why: str) -> Diagnosis:
     """That no failure was seen says nothing where there was nothing to see. `why`: empty where the lines could be read."""
     is_open = found.outcome is Outcome.OK or (found.outcome is None and found.cause is Cause.UNKNOWN)
-    return _cannot_tell(found, why) if why and is_open else found
+    return _undetermined(found, why) if why and is_open else found
 
 
 def _not_text(files: Sequence[LogFile]) -> str:
@@ -143,29 +143,29 @@ def _with_short_files(found: Diagnosis, files: Sequence[LogFile], reader: LogRea
         for file in files
         if file.name in short
     ]
-    return _cannot_tell(found, join_names(ends, MAX_JOBS_NAMED)) if ends else found
+    return _undetermined(found, join_names(ends, MAX_JOBS_NAMED)) if ends else found
 
 
 def _with_progress(found: Diagnosis, unfinished: tuple[int, int] | None) -> Diagnosis:
     """An exit code of 0 may be that of a pipe's last command: a log that ends in the middle of a training does not confirm it."""
     if found.outcome is not Outcome.OK or found.good_end or unfinished is None:
         return found
-    return _cannot_tell(found, f"the log ends at {unfinished[0]:,} of {unfinished[1]:,}")
+    return _undetermined(found, f"the log ends at {unfinished[0]:,} of {unfinished[1]:,}")
 
 
-def _with_asked_steps(found: Diagnosis, steps: StepSummary | None, reached: bool | None, requested_steps: int) -> Diagnosis:
+def _with_requested_steps(found: Diagnosis, steps: StepSummary | None, reached: bool | None, requested_steps: int) -> Diagnosis:
     """Neither an exit code of 0 nor a line that says that training is over shows that all steps were taken. `reached`: by the log's last
     lines; None where they show no step."""
     if found.outcome is not Outcome.OK or reached or (steps is not None and steps.may_be(requested_steps)):
         return found
     shown = [last for last in (found.last_step, steps.last if steps else None) if last is not None]
     if not shown:
-        return found if found.good_end else _cannot_tell(found, f"the log shows no step, and {requested_steps:,} were asked for")
+        return found if found.good_end else _undetermined(found, f"the log shows no step, and {requested_steps:,} were asked for")
     over = "; the step numbers start over, and no line names an epoch" if steps is not None and steps.num_started_over else ""
-    return _cannot_tell(found, f"the last step in the log is {max(shown):,}, and {requested_steps:,} were asked for{over}")
+    return _undetermined(found, f"the last step in the log is {max(shown):,}, and {requested_steps:,} were asked for{over}")
 
 
-def _cannot_tell(found: Diagnosis, detail: str) -> Diagnosis:
+def _undetermined(found: Diagnosis, detail: str) -> Diagnosis:
     entry = general(Cause.UNKNOWN)
     return replace(found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
 

@@ -1,8 +1,8 @@
 """`python -m seatrial.results.tracker_process NAME OUT`: one tracker in a process of its own.
 
 Reads one JSON request a line from standard input (`results.tracked`) and answers each with one line on standard output: `{"do": "open"}`,
-`{"do": "run", "run": …}`, `{"do": "campaign", "campaign": …}` → `{"ok": true, "where": …}` or `{"ok": false, "reason": …}`. Ends when its
-input does. What a tracker's library prints goes to standard error, which is OUT/tracking.log. A process of its own, since such a library
+`{"do": "run", "run": …}`, `{"do": "campaign", "campaign": …}` → `{"ok": true, "where": …}` or `{"ok": false, "reason": …}`. It ends with
+its input. What a tracker's library prints goes to standard error, which is OUT/tracking.log. A process of its own, since such a library
 may hang on a network, start threads, or end the process, and a campaign must go on.
 """
 
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
+from seatrial.core.text import shortened
 from seatrial.machine.secrets import mask_text
 from seatrial.report.trackers import Tracker, open_tracker
 from seatrial.results.tracked import Request, requested_campaign, requested_run
@@ -39,14 +40,14 @@ def _send(request: Request, tracker: Tracker) -> str:
         tracker.send_run(requested_run(request))
     elif request["do"] == "campaign" and (campaign := requested_campaign(request)):
         tracker.send_campaign(campaign)
-    return tracker.where
+    return tracker.destination
 
 
 def _reason(error: BaseException) -> str:
     """The first line with text, short and without secrets."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     reason = mask_text(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-    return reason if len(reason) <= MAX_REASON_CHARS else reason[: MAX_REASON_CHARS - 1] + "…"
+    return shortened(reason, MAX_REASON_CHARS)
 
 
 def private_stdout() -> IO[str]:

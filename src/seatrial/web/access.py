@@ -76,12 +76,12 @@ class Guard:
             return PlainTextResponse(WRONG_HOST, status_code=403, headers=CLOSE_CONNECTION)
         given = request.query_params.get("token")
         if request.scope["path"] == "/" and given is not None and self._is_right(given):
-            return self._welcome()
+            return self._login_response()
         if given is None and self._is_right(request.cookies.get(self._cookie, "")):
             return None
         return PlainTextResponse(NO_TOKEN, status_code=403, headers=CLOSE_CONNECTION)
 
-    def _welcome(self) -> Response:
+    def _login_response(self) -> Response:
         response = HTMLResponse(TOKEN_PAGE)
         response.set_cookie(self._cookie, self._token, path="/", httponly=True, samesite="strict")
         return response

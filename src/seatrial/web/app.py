@@ -80,7 +80,7 @@ class Pages:
             return self._page[1]
 
 
-def make_app(refresher: Refresher, *, token: str, port: int) -> ASGIApp:
+def create_app(refresher: Refresher, *, token: str, port: int) -> ASGIApp:
     """The application for one campaign, for requests with the token."""
     watched = Pages(refresher)
     answers = {"/": watched.page, "/state.json": watched.state, "/data.json": watched.data}

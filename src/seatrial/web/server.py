@@ -26,7 +26,7 @@ from seatrial.core.errors import UsageError
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.results import LiveState
 from seatrial.web.access import new_token
-from seatrial.web.app import make_app
+from seatrial.web.app import create_app
 from seatrial.web.refresher import Refresher
 
 # A browser sends a request at once; a slow network needs a round trip or two.
@@ -130,7 +130,7 @@ def serve(paths: CampaignPaths, listener: Listener, line: Callable[[LiveState], 
     # The harness and the ranks need the other cores; must be there before polars is loaded.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     with Refresher(folder_source(paths, line)) as refresher:
-        server_for(make_app(refresher, token=listener.token, port=listener.port)).run(sockets=[listener.listening])
+        server_for(create_app(refresher, token=listener.token, port=listener.port)).run(sockets=[listener.listening])
 
 
 def server_for(app: ASGIApp) -> uvicorn.Server:

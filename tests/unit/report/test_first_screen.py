@@ -20,7 +20,7 @@ from seatrial.report.html.data import page_data
 from seatrial.report.html.page import page_parts
 from seatrial.report.markdown import summary_md
 from seatrial.report.terminal import print_report
-from seatrial.report.terminal_brief import shortened_names
+from seatrial.report.terminal_first_screen import shortened_names
 from seatrial.report.view.campaign import winners_sentence
 from seatrial.report.view.first_screen import Status, first_rows, headline, headline_text, key_findings
 from seatrial.report.view.problems import findings_lines

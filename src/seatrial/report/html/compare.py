@@ -18,7 +18,8 @@ from seatrial.core.text import count, join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import CHART_TABLES, Columns
 from seatrial.records.comparison import Comparison, Relation
-from seatrial.report.comparison import APART, REACH, facts, relation_text
+from seatrial.records.ranking import RECOMMENDED
+from seatrial.report.comparison import REACH, facts, relation_text
 from seatrial.report.html import vega
 from seatrial.report.html.data import Chart, ChartData, PageData, Picks
 from seatrial.report.html.group_charts import figure_title
@@ -28,7 +29,7 @@ from seatrial.report.html.vega import Spec
 from seatrial.report.run_diff import RunDiff, shown_value
 from seatrial.report.text import plain_line
 from seatrial.report.view import campaign
-from seatrial.report.view.campaign import NOTE_TEXTS, RECOMMENDED
+from seatrial.report.view.campaign import NOTE_TEXTS
 from seatrial.report.view.problems import failures
 
 LETTERS = ("A", "B")
@@ -295,7 +296,7 @@ def _comparison(one: Comparison) -> Row:
         "mark": mark,
         "style": style,
         "reason": one.reason,
-        "facts": [(label, text.split(APART)) for label, text in facts(one)],
+        "facts": [(label, list(parts)) for label, parts in facts(one)],
         "bar": _bar(one),
     }
 

@@ -25,15 +25,13 @@ from seatrial.records.run_table import KEY_SEPARATOR
 from seatrial.records.verdict import CAMPAIGN, CampaignVerdict, Verdict
 from seatrial.report.tables import MEAN_ALONE, WITH_INTERVAL, chart_frames, timeline_runs
 from seatrial.report.text import axis_level, plain_line
-from seatrial.report.view.campaign import Labels, axis_names, labels_of, ranking_rows, ranking_values
+from seatrial.report.view.campaign import Labels, axis_names, labels_of, ranking_values
 
 if TYPE_CHECKING:
     import polars
 
-GROUP_COLUMNS = (
-    "rank", "group", "mode", "lane", "value", "low", "high", "ratio", "ratio_low", "ratio_high", "unit", "note", "runs", "failed",
-    "p90_over_p50", "startup_s", "window", "n",
-)  # fmt: skip
+NOT_IN_CHARTS = ("reason", "runs_text", "axes")
+"""Keys of a ranking row that no chart draws; an axis is a column of its own."""
 RUN_COLUMNS = ("run", "group", "repeat", "outcome", "value", "unit", "p50_ms", "p90_over_p50", "window", "n")
 STARTUP_COLUMNS = ("run", "group", "repeat", "part", "seconds", "window", "n")
 STARTUP_WINDOW = "launch to the end of the first step"
@@ -92,7 +90,7 @@ def page_data(results: CampaignResults, frames: Mapping[str, polars.DataFrame] |
 
 
 def chart_data(results: CampaignResults, frames: Mapping[str, polars.DataFrame]) -> ChartData:
-    labels, rows = labels_of(results), ranking_rows(results)
+    labels, rows = labels_of(results), results.ranking_rows
     tables = {
         "groups": _groups_table(results, rows),
         "runs": _runs_table(results, labels),
@@ -124,11 +122,10 @@ def unit_of(results: CampaignResults) -> str:
 
 def _groups_table(results: CampaignResults, rows: Sequence[RankedGroup]) -> Columns:
     """Main lane first, each in its order; an axis is a column `axis_NAME`."""
-    cells = [
-        {**row, "unit": unit_of(results), **{f"{AXIS}{name}": value for name, value in row["axes"].items()}}
-        for row in ranking_values(results)
-    ]
-    return _columns(cells, (*GROUP_COLUMNS, *(f"{AXIS}{name}" for name in axis_names(rows))))
+    values = ranking_values(results)
+    cells = [{**row, "unit": unit_of(results), **{f"{AXIS}{name}": level for name, level in row["axes"].items()}} for row in values]
+    columns = [name for name in (*values[0], "unit") if name not in NOT_IN_CHARTS] if values else []
+    return _columns(cells, (*columns, *(f"{AXIS}{name}" for name in axis_names(rows))))
 
 
 def _runs_table(results: CampaignResults, labels: Labels) -> Columns:
@@ -151,7 +148,7 @@ def _runs_table(results: CampaignResults, labels: Labels) -> Columns:
                 "unit": unit_of(results),
                 "p50_ms": measure.wall_p50_ms if measure else None,
                 "p90_over_p50": measure.wall_p90_over_p50 if measure else None,
-                "window": f"steps {window.first_step}–{window.last_step}" if window else "",
+                "window": window.text if window else "",
                 "n": window.n if window else None,
             }
         )

@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean, pvariance
+from statistics import fmean, geometric_mean, pvariance
 from typing import Any
 
 from seatrial.core.text import join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import AXIS
 from seatrial.records.events import STARTUP_PARTS
-from seatrial.report.html import vega
-from seatrial.report.html.data import STARTUP_WINDOW, Chart, ChartData
-from seatrial.report.html.vega import Row, Spec
-from seatrial.report.text import figure, finite_number, plain_line
-from seatrial.report.view.campaign import (
+from seatrial.records.ranking import (
     CANNOT_WIN,
     CONFOUNDED,
     DUPLICATE,
     NO_INTERVAL,
-    NOTE_TEXTS,
     OFF_LANE,
     ONLY_GROUP,
     RECOMMENDED,
     TIED,
     WINNER,
 )
+from seatrial.report.html import vega
+from seatrial.report.html.data import STARTUP_WINDOW, Chart, ChartData
+from seatrial.report.html.vega import Row, Spec
+from seatrial.report.text import figure, finite_number, plain_line
+from seatrial.report.view.campaign import NOTE_TEXTS
 
 NOT_PROVEN = NOTE_TEXTS[RECOMMENDED]
 BEHIND = "behind"
@@ -366,13 +366,13 @@ def _windows(data: ChartData) -> dict[str, str]:
 
 
 def _median_steps(data: ChartData) -> dict[str, float]:
-    """Group → its median step in ms: the mean of its runs' medians by wall clock."""
+    """Group → its median step in ms: the geometric mean of its runs' medians by wall clock, as in all reports."""
     with_phases = {str(row["run"]) for row in vega.table_rows(data.tables["phases"])}
     found: dict[str, list[float]] = {}
     for row in vega.table_rows(data.tables.get("runs")):
-        if row["run"] in with_phases and (ms := finite_number(row.get("p50_ms"))) is not None:
+        if row["run"] in with_phases and (ms := finite_number(row.get("p50_ms"))):
             found.setdefault(str(row["group"]), []).append(ms)
-    return {group: fmean(values) for group, values in found.items()}
+    return {group: geometric_mean(values) for group, values in found.items()}
 
 
 def _phases_sentence(group: str, data: ChartData, median_steps: dict[str, float]) -> str:

@@ -2,8 +2,8 @@
 
 PDF: any browser of the Chromium family opens the page, draws all charts and prints: the one named by SEATRIAL_BROWSER, else the first of a
 few names on PATH. It is driven by the DevTools protocol over two pipes, since its own `--print-to-pdf` prints as soon as the page is
-loaded, with or without a virtual time budget, and the charts are then missing; a client library (playwright, pyppeteer) would bring its own
-browser, or a WebSocket port that others on this machine could use.
+loaded, with or without a virtual time budget, and the charts are then missing; playwright, which the tests use with the same browsers, is
+about 130 MB with a Node.js driver of its own: too much for one call that prints a page.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 from seatrial.core import files
 from seatrial.core.errors import LaunchError, UsageError
+from seatrial.core.text import shortened
 from seatrial.report.html.data import ChartData, drawn_spec
 from seatrial.report.html.page import all_charts
 
@@ -57,7 +58,7 @@ FLAGS = (
 )  # fmt: skip
 CHUNK_BYTES = 1 << 20
 ABOVE_BOTH = 10
-LONGEST_COMPLAINT = 300
+LONGEST_ERROR = 300
 
 
 class BrowserError(LaunchError):
@@ -212,7 +213,7 @@ class DevTools:
         while (answer := self._read(method)).get("id") != self._number:
             self.events.append(answer)
         if "error" in answer:
-            raise BrowserError(f"{self._program} refused {method}: {_shortened(str(answer['error']))}")
+            raise BrowserError(f"{self._program} refused {method}: {shortened(str(answer['error']), LONGEST_ERROR)}")
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
 
@@ -225,7 +226,7 @@ class DevTools:
         while b"\0" not in self._buffer:
             left_s = self.deadline_m - time.monotonic()
             if left_s <= 0 or not select.select([self._read_fd], [], [], left_s)[0]:
-                raise BrowserError(f"{self._program} gave no answer to {what} in time and was ended{self._complaint()}")
+                raise BrowserError(f"{self._program} gave no answer to {what} in time and was ended{self._browser_error()}")
             chunk = os.read(self._read_fd, CHUNK_BYTES)
             if not chunk:
                 raise self._ended()
@@ -238,19 +239,15 @@ class DevTools:
         return message if isinstance(message, dict) else {}
 
     def _ended(self) -> BrowserError:
-        return BrowserError(f"{self._program} ended before its work was done{self._complaint()}")
+        return BrowserError(f"{self._program} ended before its work was done{self._browser_error()}")
 
-    def _complaint(self) -> str:
+    def _browser_error(self) -> str:
         """The last line on its stderr that is not about a missing desktop."""
         with contextlib.suppress(OSError):
             lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()
             telling = [line for line in lines if line.strip() and "dbus" not in line]
-            return f"; it said: {_shortened(telling[-1])}" if telling else ""
+            return f"; it said: {shortened(telling[-1], LONGEST_ERROR)}" if telling else ""
         return ""
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_COMPLAINT else f"{text[:LONGEST_COMPLAINT]}…"
 
 
 PNG_CHARTS = ("ranking", "heat", "steps", "step_times", "phases", "timeline")

@@ -110,7 +110,7 @@ def step_times_chart(data: ChartData) -> Chart | None:
         tables=("step_times",),
         spec=vega.document(
             height=vega.row_height(len(runs)),
-            transform=[*vega.lookup_place("run", runs), *_by_quantile()],
+            transform=[*vega.lookup_position("run", runs), *_by_quantile()],
             encoding={
                 "y": vega.named_y("run"),
                 "tooltip": vega.tooltip(

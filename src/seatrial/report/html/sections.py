@@ -11,7 +11,8 @@ from pathlib import PurePath
 from typing import Any
 
 from seatrial.core.paths import CampaignPaths
-from seatrial.core.text import MAX_NAMED, count, join_names
+from seatrial.core.text import MAX_NAMED, count, join_names, shortened
+from seatrial.records import ranking
 from seatrial.records.columns import CHART_TABLES
 from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -43,7 +44,7 @@ VERDICTS = {
     Verdict.INCONCLUSIVE: ("?", "The data are inconclusive."),
 }
 NO_RUN_YET = "No run has ended yet."
-LONGEST_SENTENCE = 420
+LONGEST_TEXT = 420
 LONGEST_KEY_TEXT = 260
 MAX_GROUPS_NAMED = 6
 MAX_HOST_ROWS = 256
@@ -54,10 +55,10 @@ STATEMENT_LOOKS = {Verdict.FAIL: ("look", "!"), Verdict.INCONCLUSIVE: ("inconclu
 """Class and mark: what changes no verdict is not shown in the red of a FAIL."""
 EVIDENCE_COLUMNS = ("of", "what", "value", "window", "n", "file")
 NOTE_CLASSES = {
-    campaign.WINNER: "good",
-    **dict.fromkeys((campaign.RECOMMENDED, campaign.TIED, campaign.NO_INTERVAL, campaign.CONFOUNDED, campaign.DUPLICATE), "open"),
-    campaign.CANNOT_WIN: "bad",
-    **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN, campaign.NOT_ENDED), "quiet"),
+    ranking.WINNER: "good",
+    **dict.fromkeys((ranking.RECOMMENDED, ranking.TIED, ranking.NO_INTERVAL, ranking.CONFOUNDED, ranking.DUPLICATE), "open"),
+    ranking.CANNOT_WIN: "bad",
+    **dict.fromkeys((ranking.OFF_LANE, ranking.NOT_RUN, ranking.NOT_ENDED), "quiet"),
 }
 RANKING_COLUMNS = ("#", "group", "note", "95 % interval", "to best", "p90/p50", "start-up", "runs", "window", "n")
 # Criteria may be about the seeds' phases, so the ratio says that it is wall clock.
@@ -83,8 +84,7 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
         "decides": _statements_note(results),
         "ranking": ranking_tables(results),
         "reasons": [
-            f"{join_names(groups, MAX_GROUPS_NAMED)}: {reason}"
-            for groups, reason in campaign.grouped_reasons(campaign.ranking_rows(results))
+            f"{join_names(groups, MAX_GROUPS_NAMED)}: {reason}" for groups, reason in campaign.grouped_reasons(results.ranking_rows)
         ],
         "reading": campaign.figures_explained(higher_is_better=results.ranking.higher_is_better),
         "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
@@ -126,16 +126,16 @@ def _verdict(data: PageData) -> Row:
     left_out = campaign.left_out_sentence(results)
     return {
         "running": "" if running is None else f"RUNNING, {running[0]} of {running[1]}",
-        **_winners(NO_RUN_YET if running is not None and not running[0] else campaign.winners_sentence(results)),
+        **_winners([NO_RUN_YET] if running is not None and not running[0] else campaign.winners_sentences(results)),
         "partial": [f"Partial: {pending}"] if pending else [],
         "notes": [left_out] if left_out else [],
     }
 
 
-def _winners(sentence: str) -> dict[str, str]:
-    """A sentence that names a hundred groups is cut after the winner; the rest can be opened."""
-    won, stop, rest = sentence.partition(". ")
-    return {"winners": won + stop.strip(), "others": rest} if len(sentence) > LONGEST_SENTENCE else {"winners": sentence, "others": ""}
+def _winners(sentences: Sequence[str]) -> dict[str, str]:
+    """Of a text that names a hundred groups, the sentence about the winner; the rest can be opened."""
+    text, (first, *others) = " ".join(sentences), sentences
+    return {"winners": first, "others": " ".join(others)} if len(text) > LONGEST_TEXT else {"winners": text, "others": ""}
 
 
 def _first_rows(results: CampaignResults) -> Row:
@@ -146,7 +146,7 @@ def _first_rows(results: CampaignResults) -> Row:
             "group": row.group,
             "note": campaign.note_with_debug(row),
             "class": NOTE_CLASSES.get(row.note, ""),
-            "won": row.note == campaign.WINNER,
+            "won": row.note == ranking.WINNER,
             "figure": figure(row.value),
             "margin": margin(row.estimate),
             "ratio": campaign.to_best(row),
@@ -159,11 +159,8 @@ def _first_rows(results: CampaignResults) -> Row:
 
 def _key_findings(results: CampaignResults) -> list[Row]:
     found = first_screen.key_findings(results)[: first_screen.MAX_FINDINGS]
-    return [{"class": one.status.value, "text": _cut(one.text), "action": _cut(one.action)} for one in found]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_KEY_TEXT else f"{text[:LONGEST_KEY_TEXT].rstrip()}…"
+    cut = [(shortened(one.text, LONGEST_KEY_TEXT), shortened(one.action, LONGEST_KEY_TEXT)) for one in found]
+    return [{"class": one.status.value, "text": text, "action": action} for one, (text, action) in zip(found, cut, strict=True)]
 
 
 def _more(results: CampaignResults) -> list[tuple[str, str]]:
@@ -175,7 +172,7 @@ def _more(results: CampaignResults) -> list[tuple[str, str]]:
 
 def ranking_tables(results: CampaignResults) -> list[Row]:
     """A table for each lane that has groups; a row is its cells, the class of its note and whether it won."""
-    rows = campaign.ranking_rows(results)
+    rows = results.ranking_rows
     main, off_lane = [row for row in rows if row.summary.lane], [row for row in rows if not row.summary.lane]
     lanes = (("Main lane" if off_lane else "", main), (campaign.OFF_LANE_TITLE, off_lane))
     return [_ranking_table(results, heading, in_lane) for heading, in_lane in lanes if in_lane]
@@ -195,7 +192,7 @@ def _ranking_table(results: CampaignResults, heading: str, rows: Sequence[Ranked
             {
                 "cells": _ranking_cells(row, axes, runs.get(row.summary.group_key, ())),
                 "class": NOTE_CLASSES.get(row.note, ""),
-                "won": row.note == campaign.WINNER,
+                "won": row.note == ranking.WINNER,
             }
             for row in rows
         ],
@@ -355,7 +352,7 @@ def smoke_table(results: CampaignResults) -> Row | None:
 def _why_empty(section: str, data: PageData) -> str:
     """Why a section has no chart."""
     if section == "heat":
-        axes = len(campaign.axis_names(campaign.ranking_rows(data.results)))
+        axes = len(campaign.axis_names(data.results.ranking_rows))
         return f"A heat map needs two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
     if section == "eta":
         return machine.eta_line(data.results)

@@ -236,7 +236,7 @@ def lookup_rows(column: str, rows: Sequence[Mapping[str, Any]]) -> list[Spec]:
     return [looked_up, {"filter": f"isValid(datum.{fields[0]})"}]
 
 
-def lookup_place(column: str, names: Sequence[str]) -> list[Spec]:
+def lookup_position(column: str, names: Sequence[str]) -> list[Spec]:
     """Transforms that give a row the place of its name in `names`."""
     return lookup_rows(column, [{column: name, "place": place} for place, name in enumerate(names)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from seatrial.core.text import count, format_duration, join_names
@@ -13,8 +13,8 @@ from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import ORIGINAL_SCRIPTS
 from seatrial.records.measure import GroupSummary
 from seatrial.records.outcome import Outcome
-from seatrial.records.plan import SENTINEL, RunSpec
-from seatrial.records.ranking import RankedGroup
+from seatrial.records.plan import RunSpec
+from seatrial.records.ranking import CONFOUNDED, NO_INTERVAL, ONLY_GROUP, RECOMMENDED, WINNER, RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_table import qualified_name
 from seatrial.report.text import NONE, axis_level, figure, interval, margin, ratio
@@ -22,11 +22,7 @@ from seatrial.report.view.problems import WHAT_FITS
 
 MAX_NAMED = 3
 DEBUG_ON = "debug on"
-WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
-TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
-NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
-CONFOUNDED, DUPLICATE, CONDITIONAL = "confounded", "duplicate", "conditional"
-"""Notes of a ranking row, in every report and in summary.json."""
+CONDITIONAL = "conditional"
 NOTE_TEXTS = {RECOMMENDED: "recommended, not proven"}
 """Notes that are longer for a reader than in summary.json."""
 OFF_LANE_TITLE = "Off the main lane, ranked apart"
@@ -36,44 +32,9 @@ FIGURES_ARE = (
 )
 
 
-def ranking_rows(results: CampaignResults) -> list[RankedGroup]:
-    """The main lane in order, then the groups off it, each with its note; in each lane groups that have not started come last."""
-    first = ONLY_GROUP if is_only_group(results) else RECOMMENDED if is_undecided(results) else WINNER
-    rows = []
-    for off_lane, ranked in ((False, results.ranking.groups), (True, results.ranking.off_lane)):
-        waiting = [group for group in results.not_started if group.lane != off_lane]
-        places = enumerate(waiting, len(ranked) + 1)
-        not_started = [RankedGroup(rank=rank, summary=group, can_win=False, reason=NOT_RUN) for rank, group in places]
-        for row in (*ranked, *not_started):
-            own = first if row.group == results.ranking.recommended else ""
-            is_conditional = bool(own and results.ranking.condition)
-            rows.append(replace(row, note=_note(row, own, off_lane=off_lane), is_conditional=is_conditional))
-    return rows
-
-
 def main_rows(results: CampaignResults) -> list[RankedGroup]:
     """The rows of the main lane; all of them where every group is off it."""
-    rows = ranking_rows(results)
-    return [row for row in rows if row.summary.lane] or rows
-
-
-def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
-    """`first` is the note of the group to use, '' for the others."""
-    group = row.summary
-    if not (group.runs or group.failed_runs or group.set_aside_runs or group.infrastructure_failures):
-        return NOT_RUN if row.reason == NOT_RUN else NOT_ENDED
-    if off_lane:
-        return OFF_LANE
-    if first:
-        return first
-    if not row.can_win:
-        return DUPLICATE if row.same_as else CANNOT_WIN
-    if not row.is_compared:
-        return CONFOUNDED
-    if not row.tied:
-        return ""
-    # The group with the best mean, which the others are compared with, has no ratio of its own.
-    return TIED if row.ratio is None or row.ratio.low is not None else NO_INTERVAL
+    return [row for row in results.ranking_rows if row.summary.lane] or list(results.ranking_rows)
 
 
 def is_first(row: RankedGroup) -> bool:
@@ -166,7 +127,7 @@ def ranking_cells(row: RankedGroup, axes: Sequence[str], runs: Sequence[Measured
 def ranking_values(results: CampaignResults) -> list[dict[str, Any]]:
     """The ranking rows as plain values, under the names of `standings` in summary.json and of the chart table `groups`."""
     runs = runs_by_group(results)
-    return [_ranking_row_values(row, window_text(runs.get(row.summary.group_key, ()))) for row in ranking_rows(results)]
+    return [_ranking_row_values(row, window_text(runs.get(row.summary.group_key, ()))) for row in results.ranking_rows]
 
 
 def _ranking_row_values(row: RankedGroup, window: str) -> dict[str, Any]:
@@ -209,19 +170,9 @@ def grouped_reasons(rows: Iterable[RankedGroup]) -> list[tuple[list[str], str]]:
     return [(groups, reason if reason.startswith(note) else f"{note}, {reason}") for (note, reason), groups in by_reason.items()]
 
 
-def is_undecided(results: CampaignResults) -> bool:
-    """Whether first place may still go to another group: they are statistically indistinguishable, or runs are missing."""
-    return bool(not results.ranking.decided or results.pending or infrastructure_failures(results))
-
-
-def infrastructure_failures(results: CampaignResults) -> list[str]:
-    """Runs that failed by a fault of the platform; those of sentinels do not count."""
-    return [run for group in results.groups if group.mode != SENTINEL for run in group.infrastructure_failures]
-
-
 def groups_in_order(results: CampaignResults) -> list[GroupSummary]:
     """Best first, then what is off the lane, then what has no place."""
-    ranked = [row.summary for row in ranking_rows(results)]
+    ranked = [row.summary for row in results.ranking_rows]
     keys = {group.group_key for group in ranked}
     return [*ranked, *(group for group in results.groups if group.group_key not in keys)]
 
@@ -241,18 +192,11 @@ def window_text(runs: Iterable[MeasuredRun]) -> str:
     return f"steps {join_names(list(spans))}" if spans else "whole run"
 
 
-def is_only_group(results: CampaignResults) -> bool:
-    """Whether the campaign has one group and no run is missing."""
-    return sum(group.mode != SENTINEL for group in results.groups) == 1 and not (
-        results.not_started or results.pending or infrastructure_failures(results)
-    )
-
-
 def runs_text(group: GroupSummary) -> str:
     """'2 ok', '1 ok, 1 failed', with runs set aside named."""
     parts = [f"{group.runs} ok"]
     parts += [f"{group.failed_runs} failed"] if group.failed_runs else []
-    parts += [f"{len(group.infrastructure_failures)} failed by the platform"] if group.infrastructure_failures else []
+    parts += [f"{count(len(group.infrastructure_failures), 'platform failure')}"] if group.infrastructure_failures else []
     parts += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
     return ", ".join(parts)
 
@@ -305,29 +249,33 @@ def origin_sentence(results: CampaignResults) -> str:
 
 def winners_sentence(results: CampaignResults) -> str:
     """The winner by the ranked figure, or the recommended group where none is proven; and the winner by latency."""
+    return " ".join(winners_sentences(results))
+
+
+def winners_sentences(results: CampaignResults) -> list[str]:
+    """The same, one sentence each; the first names the winner, or says that there is none."""
     ranking = results.ranking
-    chosen = next((row for row in ranking_rows(results) if row.group == ranking.recommended), None)
+    chosen = next((row for row in results.ranking_rows if row.group == ranking.recommended), None)
     if chosen is None:
-        return f"No winner. {ranking.reason or 'No group could be ranked.'}"
-    return f"{_winner_clause(results, chosen)} {_latency_clause(results)}".strip()
+        return ["No winner.", ranking.reason or "No group could be ranked."]
+    return [*_winner_sentences(results, chosen), *filter(None, [_latency_sentence(results)])]
 
 
-def _winner_clause(results: CampaignResults, chosen: RankedGroup) -> str:
+def _winner_sentences(results: CampaignResults, chosen: RankedGroup) -> list[str]:
     ranking = results.ranking
     is_throughput = ranking.metric.endswith("_per_s")
     group = f"{chosen.group} ({figure_text(results, chosen)}){debug_clause(chosen)}"
-    if is_only_group(results):
-        return f"{'Throughput' if is_throughput else ranking.metric} of the only group: {group}."
-    if not is_undecided(results):
+    if results.is_only_group:
+        return [f"{'Throughput' if is_throughput else ranking.metric} of the only group: {group}."]
+    if not results.is_undecided:
         title = "Throughput winner" if is_throughput else f"Winner by {ranking.metric}"
         confounded = confounded_clause(results)
         mark = f", but {confounded}, which was allowed" if confounded else ""
-        return f"{title}: {group}, ahead of every other group by more than the noise{mark}{condition_clause(results)}."
+        return [f"{title}: {group}, ahead of every other group by more than the noise{mark}{condition_clause(results)}."]
     because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
     because += condition_clause(results)
-    return (
-        f"No winner by {'throughput' if is_throughput else ranking.metric} is proven. {_unproven(results)}. Recommended: {group}{because}."
-    )
+    unproven = f"No winner by {'throughput' if is_throughput else ranking.metric} is proven."
+    return [unproven, f"{_unproven(results)}.", f"Recommended: {group}{because}."]
 
 
 def _unproven(results: CampaignResults) -> str:
@@ -335,8 +283,9 @@ def _unproven(results: CampaignResults) -> str:
     reason = (results.ranking.reason or "The groups are statistically indistinguishable").rstrip(".")
     if results.not_started and len(results.ranking.groups) == 1:
         reason = "No run of another group has ended yet"
-    if failed := infrastructure_failures(results):
-        return f"{reason}; but the platform failed {join_names(failed)}: no winner is final before that is run again"
+    if failed := results.infrastructure_failures:
+        again = f"Run {'it' if len(failed) == 1 else 'them'} again before naming a winner"
+        return f"{reason}. {count(len(failed), 'run')} failed because of the platform: {join_names(failed)}. {again}"
     return f"{reason}. {count(len(results.pending), 'run')} still to be run" if results.pending else reason
 
 
@@ -355,7 +304,7 @@ def why_no_tail(results: CampaignResults) -> str:
     )
 
 
-def _latency_clause(results: CampaignResults) -> str:
+def _latency_sentence(results: CampaignResults) -> str:
     ranking = results.ranking
     name = ranking.latency_winner or ranking.lowest_latency
     group = next((group for group in results.groups if group.group == name), None)

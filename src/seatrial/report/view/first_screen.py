@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.core.text import count, join_names
+from seatrial.records import ranking
 from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, STEPS_START_OVER, WORLD_UNKNOWN
 from seatrial.records.measure import GroupStability, JitterCause, StabilityVerdict
 from seatrial.records.outcome import Outcome
@@ -74,14 +75,14 @@ def headline(results: CampaignResults) -> tuple[HeadlinePart, HeadlinePart, Head
 def headline_text(results: CampaignResults) -> str:
     """`PASS · no proven winner · platform unstable`; `… · no proven winner: confounded by tower_graph · …`; `… · winner T32, if a step is
     the same work in every group · …`."""
-    confounded = campaign.confounded_clause(results)
+    confounded, first = campaign.confounded_clause(results), _first_row(results)
     texts = []
     for part in headline(results):
-        text = f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word
+        text = f"{part.word} {first.group}" if first and part.word == ranking.WINNER else part.word
         text = f"{text}, {CONFOUNDED_ALLOWED}" if part.question == "verdict" and results.verdict.confounded else text
-        marks = (confounded, results.ranking.condition) if part.word in (campaign.WINNER, NO_PROVEN_WINNER) else ()
+        marks = (confounded, results.ranking.condition) if part.word in (ranking.WINNER, NO_PROVEN_WINNER) else ()
         marked = ", ".join(mark for mark in marks if mark)
-        texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{marked}" if marked else text)
+        texts.append(f"{text}{', ' if part.word == ranking.WINNER else ': '}{marked}" if marked else text)
     return " · ".join(texts)
 
 
@@ -123,22 +124,25 @@ def _winner(results: CampaignResults) -> HeadlinePart:
     if (found := nodes.slow_nodes(results)) is not None:
         # Who compares nodes asks for the slow one.
         return HeadlinePart(question="winner", status=SLOW_NODE_STATUS[found.word], word=found.word, text=found.text)
-    rows = campaign.main_rows(results)
-    first = next((row for row in rows if campaign.is_first(row)), None)
+    rows, first = campaign.main_rows(results), _first_row(results)
     if first is None:
         reason = results.ranking.reason or "no group could be ranked."
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=NO_WINNER, text=_clause(reason))
     value, debug = campaign.figure_text(results, first), campaign.debug_clause(first)
     condition = campaign.condition_clause(results)
-    if first.note == campaign.WINNER:
+    if first.note == ranking.WINNER:
         confounded = campaign.confounded_clause(results)
         text = f"{first.group}, {value}{f', {confounded}' if confounded else ''}{condition}{_next(first, rows)}{debug}"
-        return HeadlinePart(question="winner", status=Status.OPEN if condition else Status.GOOD, word=campaign.WINNER, text=text)
-    if first.note == campaign.ONLY_GROUP:
-        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=campaign.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
+        return HeadlinePart(question="winner", status=Status.OPEN if condition else Status.GOOD, word=ranking.WINNER, text=text)
+    if first.note == ranking.ONLY_GROUP:
+        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=ranking.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
     only = f"; only {results.ranking.condition}" if condition else ""
     text = f"{_not_all_equal(results)}{first.group} recommended{_why_unproven(results, first, rows)}{only}{debug}"
     return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
+
+
+def _first_row(results: CampaignResults) -> RankedGroup | None:
+    return next((row for row in campaign.main_rows(results) if campaign.is_first(row)), None)
 
 
 def _not_all_equal(results: CampaignResults) -> str:
@@ -157,8 +161,8 @@ def _next(winner: RankedGroup, rows: Sequence[RankedGroup]) -> str:
 
 def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[RankedGroup]) -> str:
     """What keeps the first group from being the winner, the gravest first."""
-    if failed := campaign.infrastructure_failures(results):
-        return f"; the platform failed {join_names(failed)}"
+    if failed := results.infrastructure_failures:
+        return f"; {count(len(failed), 'run')} failed because of the platform: {join_names(failed)}"
     tied = [row.group for row in rows if row.tied and row.group != first.group]
     if tied and all(row.estimate is None or row.estimate.low is None for row in rows if row.tied):
         # Without an interval nothing was tested.
@@ -180,8 +184,8 @@ def _clause(sentence: str) -> str:
 
 
 def _platform(results: CampaignResults) -> HeadlinePart:
-    if failed := campaign.infrastructure_failures(results):
-        return HeadlinePart(question="platform", status=Status.BAD, word="platform failed", text=f"it ended {_runs(failed)}")
+    if failed := results.infrastructure_failures:
+        return HeadlinePart(question="platform", status=Status.BAD, word="platform failed", text=_failed_text(failed))
     judged = [found for _, found in judged_stability(results)]
     unstable = [found for found in judged if found.verdict is StabilityVerdict.UNSTABLE]
     drifted = results.drift if results.drift and results.drift.verdict is StabilityVerdict.UNSTABLE else None
@@ -197,12 +201,12 @@ def _platform(results: CampaignResults) -> HeadlinePart:
     return _platform_part(Status.GOOD, f"{_all_of(len(judged), len(judged))}{_spread(judged)}")
 
 
+def _failed_text(names: Sequence[str]) -> str:
+    return f"{count(len(names), 'run')} failed: {join_names(names)}"
+
+
 def _platform_part(status: Status, text: str) -> HeadlinePart:
     return HeadlinePart(question="platform", status=status, word=PLATFORM[status], text=text)
-
-
-def _runs(names: Sequence[str]) -> str:
-    return f"{count(len(names), 'run')}: {join_names(names)}"
 
 
 def judged_stability(results: CampaignResults) -> list[tuple[str, GroupStability]]:
@@ -369,7 +373,7 @@ def left_over(results: CampaignResults, shown_groups: int, shown_findings: int) 
     # A caution is among the key findings, or only counted here.
     cautions = len(campaign.shown_cautions(results)) - len(_cautions_of_the_ranking(results))
     left = (
-        ("ranking", len(campaign.ranking_rows(results)) - shown_groups, "more group"),
+        ("ranking", len(results.ranking_rows) - shown_groups, "more group"),
         ("found", len(key_findings(results)) - shown_findings, "more finding"),
         ("cautions", cautions, "caution"),
     )

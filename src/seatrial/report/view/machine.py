@@ -363,7 +363,7 @@ def _smoke_times(run: MeasuredRun, measure: RunMeasure) -> Iterator[tuple[str, s
 
 
 def _smoke_speed(run: MeasuredRun, measure: RunMeasure) -> Iterator[tuple[str, str]]:
-    window = f" (steps {measure.window.first_step}–{measure.window.last_step}, n = {measure.window.n})" if measure.window else ""
+    window = f" ({measure.window.text}, n = {measure.window.n})" if measure.window else ""
     yield "steps/s", figure(measure.steps_per_s) + (window if measure.steps_per_s is not None else "")
     batch = global_batch(run.attempt.spec, measure.effective, measure.world_size) if measure.ranks_known else None
     if batch is None and measure.samples_per_s is not None and measure.steps_per_s:
@@ -415,7 +415,7 @@ def eta_line(results: CampaignResults) -> str:
     pooled = pooled_quality(results)
     if pooled is None:
         return no_eta_sentence(results)
-    held = "" if pooled.covered is None else f"; {whole_percent(pooled.covered)} of the intervals held"
+    held = "" if pooled.covered is None else f"; {whole_percent(pooled.covered)} of the intervals covered the true end"
     return (
         f"ETA: off by {format_duration(pooled.median_error_s)} in the median and {format_duration(pooled.p90_error_s)} at p90 "
         f"({percent(pooled.median_fraction)} and {percent(pooled.p90_fraction)} of a run), {count(pooled.points, 'estimate')}{held}."

@@ -40,7 +40,7 @@ PARTS = "_"
 """Between the axes in the name of a group."""
 
 
-def brief(results: CampaignResults, width: int) -> list[RenderableType]:
+def first_screen_lines(results: CampaignResults, width: int) -> list[RenderableType]:
     """The whole screen, laid out for `width` columns."""
     head = [*_origin(results, width), *headline_lines(results, width)]
     shown = first_screen.key_findings(results)[: first_screen.MAX_FINDINGS]
