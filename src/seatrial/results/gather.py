@@ -61,9 +61,8 @@ def group_campaign(paths: CampaignPaths, *, charts: bool = False, **options: Unp
         plans = read.plans
         specs = planned_specs(plans)
         stored = read_stored(paths, plans)
-        attempts = [
-            _with_tail(_with_declared(with_current_spec(attempt, specs)), options.get("tail_points")) for attempt in stored.attempts
-        ]
+        tail = options.get("tail_points")
+        attempts = [_with_tail(_with_declared(with_current_spec(attempt, specs)), tail) for attempt in stored.attempts]
         detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
         runs = (cache or workers).measure_all(attempts, detail)
     baseline = options.get("baseline")

@@ -2,8 +2,8 @@
 
 Reads one JSON request a line from standard input (`results.tracked`) and answers each with one line on standard output: `{"do": "open"}`,
 `{"do": "run", "run": …}`, `{"do": "campaign", "campaign": …}` → `{"ok": true, "where": …}` or `{"ok": false, "reason": …}`. It ends with
-its input. What a tracker's library prints goes to standard error, which is OUT/tracking.log. A process of its own, since such a library
-may hang on a network, start threads, or end the process, and a campaign must go on.
+its input. What a tracker's library prints goes to standard error, which is OUT/tracking.log. It is a process of its own because such a
+library may hang on a network, start threads, or end the process, and the campaign must go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_REASON_CHARS = 180
 
 
 def serve(name: str, folder: Path, requests: IO[str], answers: IO[str]) -> None:
-    """Carry out each request and answer it; whatever a tracker raises is an answer, a library's SystemExit too."""
+    """Carry out each request and answer it; an exception of the tracker, also a library's SystemExit, is an answer."""
     open_once = functools.cache(lambda: open_tracker(name, folder))
     for line in requests:
         try:

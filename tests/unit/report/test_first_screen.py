@@ -16,6 +16,7 @@ from seatrial.records.measure import Estimate, GroupStability, GroupSummary, Jit
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Advice, CampaignVerdict, Criterion, Finding, Verdict
+from seatrial.report.finding_text import findings_lines
 from seatrial.report.html.data import page_data
 from seatrial.report.html.page import page_parts
 from seatrial.report.markdown import summary_md
@@ -23,7 +24,6 @@ from seatrial.report.terminal import print_report
 from seatrial.report.terminal_first_screen import shortened_names
 from seatrial.report.view.campaign import winners_sentence
 from seatrial.report.view.first_screen import Status, first_rows, headline, headline_text, key_findings
-from seatrial.report.view.problems import findings_lines
 from seatrial.report.write import summary_json
 from tests.unit.report import charted_factory, factory
 from tests.unit.report.html.read_page import Read
