@@ -57,7 +57,7 @@ from tests.unit.analyse.factory import golden
 from tests.unit.judge.campaigns import changed, clean_runs, course, judged, platform_failed, statement, straggler
 from tests.unit.report import factory
 
-SENTENCES = golden("statements", Path(__file__).parent)
+SENTENCES = golden("findings", Path(__file__).parent)
 
 NO_FAILURES = Criterion(metric="failed_runs", scope="campaign", at_most=0)
 _SAYS = {StabilityVerdict.UNSTABLE: "Not stable", StabilityVerdict.STABLE: "Stable", StabilityVerdict.INCONCLUSIVE: "Unknown"}
