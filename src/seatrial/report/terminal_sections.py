@@ -292,7 +292,7 @@ def startup_section(results: CampaignResults, width: int) -> Iterator[Renderable
         return
     slowest, quickest = found[0], found[-1]
     differ = slowest.whole > QUICKER_RATIO * quickest.whole
-    which = "; slowest and quickest group" if differ else "; the others take as long" if len(found) > 1 else ""
+    which = "; slowest and quickest group" if differ else "; the others are as quick" if len(found) > 1 else ""
     yield heading("Start-up, s", f"launch to the end of the first step, mean of n runs{which}")
     known = {name for one in found for name in one.parts}
     shown = [slowest, quickest] if differ else [slowest]

@@ -179,7 +179,7 @@ def test_a_run_that_the_platform_failed_does_not_count_and_does_not_pass() -> No
     found = verdict.findings[0]
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.text in SENTENCES
-    assert verdict.notes["runs"] == "4 ended ok, 0 failed, 1 failed by the platform, 0 pending"
+    assert verdict.notes["runs"] == "4 ended ok, 0 failed, 1 failed because of the platform, 0 pending"
     excused = finding(NO_FAILURES, runs=[*clean_runs(), platform_failed("mb8_nw2", 1), factory.oom("mb8_nw2", 2)])
     assert excused.verdict is Verdict.FAIL and excused.text in SENTENCES
 

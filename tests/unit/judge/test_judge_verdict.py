@@ -270,8 +270,8 @@ def test_why_a_value_is_open() -> None:
         (119, 1, "about 1 more repeat would decide it"),
         (104, 5, "about 120 more repeats would be needed"),
         (104, 4, "about 96 more repeats would decide it"),
-        (100, 3, "it is on the bound, where repeats do not help"),
-        (100.1, 3, "it is on the bound, where repeats do not help"),
+        (100, 3, "the value lies on the bound, repeats will not decide it"),
+        (100.1, 3, "the value lies on the bound, repeats will not decide it"),
         (110, None, "more repeats may decide it"),
         (None, 3, "more repeats may decide it"),
     ],
@@ -432,7 +432,7 @@ def test_texts_of_counts_windows_and_intervals() -> None:
 
 def test_what_a_group_lost() -> None:
     group = factory.summary("mb8_nw2", counted=2, failed=1, infrastructure_failures=("mb8_nw2_r4 (io_error)",), set_aside_runs=1)
-    assert under_test.failures_text(group) == ["1 of 5 runs failed", "the platform failed 1 of 5 runs"]
+    assert under_test.failures_text(group) == ["1 of 5 runs failed", "1 of 5 runs failed because of the platform"]
     assert under_test.failures_text(factory.summary("mb16_nw2")) == []
 
 

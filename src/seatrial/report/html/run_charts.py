@@ -276,8 +276,8 @@ def eta_chart(data: ChartData) -> Chart | None:
         id="eta",
         section="eta",
         title="Predicted end",
-        caption="When the run was predicted to end, with the band of the prediction, against the time of prediction; the dashed rule is when "
-        f"it ended. The first {MAX_RUNS} of the picked runs.",
+        caption="When the run was predicted to end, with the band of the prediction, against the time of the prediction; dashed is the "
+        f"true end. The first {MAX_RUNS} of the picked runs.",
         tables=("eta",),
         spec=_eta_spec(data),
         picks="runs",
