@@ -248,7 +248,7 @@ def found_causes(*kinds: str, unstable: StabilityVerdict | None = None) -> list[
 
 
 def test_in_the_order_in_which_runs_show_them() -> None:
-    found = cause_findings("thermal", "host_load")
+    found = found_causes("thermal", "host_load")
     assert [(one.id, one.kind, one.verdict) for one in found] == [
         ("cause:thermal", "cause", Verdict.FAIL),
         ("cause:host_load", "cause", Verdict.FAIL),
@@ -258,12 +258,12 @@ def test_in_the_order_in_which_runs_show_them() -> None:
 
 @pytest.mark.parametrize("kind", ["slow_rank", "slow_host"])
 def test_a_slow_rank_is_reported_as_a_straggler(kind: str) -> None:
-    assert cause_findings(kind) == []
+    assert found_causes(kind) == []
 
 
 def test_what_an_unstable_group_shows_is_reported_with_it() -> None:
-    assert [one.id for one in cause_findings("thermal", "host_load", unstable=StabilityVerdict.UNSTABLE)] == ["cause:host_load"]
-    assert [one.id for one in cause_findings("thermal", unstable=StabilityVerdict.STABLE)] == ["cause:thermal"]
+    assert [one.id for one in found_causes("thermal", "host_load", unstable=StabilityVerdict.UNSTABLE)] == ["cause:host_load"]
+    assert [one.id for one in found_causes("thermal", unstable=StabilityVerdict.STABLE)] == ["cause:thermal"]
 
 
 LEAK, LEVEL, UNSAID = (course(verdict) for verdict in (MemoryVerdict.LEAK, MemoryVerdict.PLATEAU, MemoryVerdict.INCONCLUSIVE))

@@ -340,7 +340,7 @@ def by_node(ratios: list[tuple[float, float] | None], higher_is_better: bool = T
         ([(-1.3, 2.46)], True, "slow node unknown", "it may be node2, 42.0 % slower than node1 (too few repeats for an interval), "),
         # It may be slow, and may not.
         ([(0.80, 1.02)], True, "slow node unknown", "it may be node2, 9.0 % slower than node1 (95 %: -2.0 to 20.0 %)"),
-        ([None], True, "slow node unknown", "one run on a node proves nothing: raise repeats"),
+        ([None], True, "slow node unknown", "one run per node proves nothing: raise repeats"),
     ],
 )
 def test_a_campaign_over_nodes_says_which_is_slow(

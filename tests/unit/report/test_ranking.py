@@ -188,7 +188,7 @@ def test_a_run_too_short_for_a_tail_says_why_and_how_long_it_would_have_to_be() 
     found = factory.results(runs=(short,), ranking=ranking)
     sentence = (
         "No tail figures for mb16_nw2_r1: the last timing point, one every 30 steps (timing.log_every), is at step 30, and its window of "
-        "100 steps (timing.timing_window) holds the first step. Run at least 121 steps, or lower timing.timing_window."
+        "100 steps (timing.timing_window) contains the first step. Run at least 121 steps, or lower timing.timing_window."
     )
     assert why_no_tail(found) == sentence and winners_sentence(found).endswith(f"Latency winner: none. {sentence}")
     assert why_no_tail(factory.results()) == ""
@@ -229,7 +229,7 @@ def test_a_winner_is_not_final_while_the_platform_failed_a_run() -> None:
     groups = [dataclasses.replace(group, infrastructure_failures=failed if group.group == "mb16_nw0" else ()) for group in factory.groups()]
     told = winners_sentence(factory.results(groups=tuple(groups), ranking=factory.ranking(decided=True), pending=()))
     assert told.startswith("No winner by throughput is proven. ") and "more than the noise" not in told
-    assert states(told, "platform", "mb16_nw0_r3", "io_error", "run again")
+    assert states(told, "platform", "mb16_nw0_r3", "io_error", "Run it again")
 
 
 def test_debugging_is_beside_the_figures() -> None:

@@ -59,7 +59,7 @@ def test_the_state_is_plain_ascii_and_tells_a_folder_that_is_silent() -> None:
     seen = Latest(now=CampaignState(state=live_state(plan="é"), is_run=True, line="é: between runs"), version=2)
     text = ask("/state.json", seen)[2]
     assert text.isascii() and json.loads(text)["line"] == "é: between runs" and json.loads(text)["problem"] == ""
-    assert "has not answered for 21 s" in json.loads(ask("/state.json", seen, SILENT_AFTER_S + 1.0)[2])["problem"]
+    assert "has not responded for 21 s" in json.loads(ask("/state.json", seen, SILENT_AFTER_S + 1.0)[2])["problem"]
 
 
 PATHS = ("/", "/state.json", "/data.json", "/nothing", "/../etc/passwd", "/%2e%2e/plan.json", "//state.json")
