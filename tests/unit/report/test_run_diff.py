@@ -114,8 +114,8 @@ def test_tuning_variable_of_the_caller_parts_two_runs() -> None:
     [
         (side(), side(run_spec=spec("mb8_nw2", 1)), "Fingerprints equal, settings not: two groups"),
         (side(effective={"a": (1, 1, "")}), side(2, effective={"a": (1, 2, "")}), "Fingerprints equal, effective settings not"),
-        (side(fingerprint="old"), side(2), "Fingerprints differ, though no recorded fact does"),
-        (side(fingerprint=""), side(2), "No fingerprint was recorded"),
+        (side(fingerprint="old"), side(2), "Fingerprints differ without a recorded reason"),
+        (side(fingerprint=""), side(2), "At least one has no recorded fingerprint"),
     ],
 )
 def test_why_two_runs_are_not_averaged(before: DiffedRun, after: DiffedRun, says: str) -> None:
