@@ -1,4 +1,4 @@
-"""From a criterion to the values it is judged on.
+"""The values of runs, groups and campaign that a criterion is judged on.
 
 In: a criterion, whose metric is looked up in `METRICS`, and the campaign. Out: one `CriterionValue` for each run, group or campaign in its
 scope, with the file and window of the value, or why there is none and how to get it.

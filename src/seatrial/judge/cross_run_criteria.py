@@ -367,7 +367,7 @@ def _speed_value(criterion: Criterion, baseline: Baseline, name: str, found: Com
 
 
 def _pct(criterion: Criterion, found: Comparison, ratio: float) -> float:
-    """By how many per cent of A group B is faster; for `regression_pct` slower."""
+    """Per cent of A by which group B is faster; slower for `regression_pct`."""
     speed = ratio if found.higher_is_better else 1 / ratio if ratio else math.inf
     gained = (speed - 1) * 100
     # 1.2 - 1 is slightly below 0.2, and a bound of 20 % must count as met.

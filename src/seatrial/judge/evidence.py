@@ -1,4 +1,4 @@
-"""What is judged, and the values a verdict rests on.
+"""What is judged, and the values that a verdict is based on.
 
 In: measured runs, groups, ranking, names of pending runs, comparisons, scaling, drift. Out: `JudgedCampaign`, the current runs by how they
 ended; `CriterionValue`, one value that a criterion checks, with its evidence; evidence of memory growth and of stragglers. `value` decides,
@@ -54,10 +54,10 @@ class JudgedCampaign:
     left_out: tuple[str, ...] = ()
     """Runs of the plan that `--only` did not select and that have no result."""
     groups: tuple[GroupSummary, ...]
-    """Without sentinels, which show the drift of the platform."""
+    """All groups but sentinels, which show the drift of the platform."""
     ranking: Ranking
     comparisons: Mapping[tuple[str, str], Compared] = field(default_factory=lambda: MappingProxyType({}))
-    """By group and `Baseline.text`."""
+    """Keyed by group and `Baseline.text`."""
     scaling: Scaling | None = None
     drift: SentinelDrift | None = None
     may_have_failed: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class MetricEntry:
     group_field: str | None = None
     """Field of GroupSummary that is read with the other scopes; None for what is compared, or counted over runs."""
     scopes: tuple[str, ...] = field(kw_only=True)
-    """Where it may be evaluated."""
+    """The scopes in which it may be evaluated."""
     default_scope: str = field(kw_only=True)
     needs_bound: bool = field(default=True, kw_only=True)
     """False for a metric that is true or false and takes no bound."""
@@ -211,7 +211,7 @@ class Baseline:
 
     @property
     def shown(self) -> str:
-        """As reports show it."""
+        """The name in reports."""
         return f"the recommended group of {self.campaign}" if self.campaign and not self.group and not self.history else self.text
 
     @property
@@ -230,13 +230,13 @@ class Criterion:
     scope: str
     """`campaign`, `every_run`, `every_group` or `winner` (the recommended group where no winner is proven)."""
     group: str = ""
-    """With scope `winner`: the group judged in place of the recommended one; empty for that one."""
+    """The group judged with scope `winner` instead of the recommended one; empty for that one."""
     at_most: float | None = None
     at_least: float | None = None
     unit: str = ""
     """Unit of the bounds: the metric's own."""
     baseline: Baseline | None = None
-    """For metrics that compare; None where the plan names none."""
+    """The baseline of a metric that compares; None where the plan names none."""
     ready: str = ""
     """The ready set of criteria it belongs to: `stage1_stability`."""
     reason: str = ""

@@ -220,7 +220,7 @@ def stacked_bar(parts: Mapping[str, float], letters: Mapping[str, str], columns:
 
 
 def bar_legend(letters: Mapping[str, str]) -> dict[str, str]:
-    """By name: `d data wait`, `f fwd`, …"""
+    """Name → its entry: `d data wait`, `f fwd`, …"""
     return {name: f"{letter} {name.replace('_', ' ')}" for name, letter in letters.items()}
 
 

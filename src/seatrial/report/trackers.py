@@ -78,7 +78,7 @@ class Tracker(Protocol):
 
     @property
     def destination(self) -> str:
-        """Where the data is sent, as text."""
+        """The destination of the data, as text."""
 
     def send_run(self, run: TrackedRun) -> None: ...
 

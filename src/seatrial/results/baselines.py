@@ -21,7 +21,7 @@ from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion
 from seatrial.results.compare import HISTORY_PREFIX, Resolver, comparable_groups, compared_group, full_name
 
 Compared = dict[tuple[str, str], Comparison | str]
-"""By group and `Baseline.text`."""
+"""Keyed by group and `Baseline.text`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""From the names on the command line to pairs of groups to compare.
+"""Names on the command line resolved to pairs of groups to compare.
 
 In: names, and the campaign of `--in`. Out: `ComparedGroup`s, and `Pairs` of baseline and candidate with the number of comparisons they
 were chosen from. A name is `OUT:GROUP`, `OUT` (its only group, else the recommended one), `GROUP` where a campaign is named beside it,

@@ -57,7 +57,7 @@ class LogFile:
 
     path: Path
     name: str
-    """As it is shown."""
+    """The name that is shown."""
     rank: int | None = None
     """The rank in its name."""
     job: str = ""
@@ -223,7 +223,7 @@ def _job_in(name: str) -> str:
 
 
 def _of_last_attempts(paths: Sequence[Path]) -> list[Path]:
-    """Without the files of attempts that torchrun restarted."""
+    """The paths without files of attempts that torchrun restarted."""
     last: dict[Path, int] = {}
     for path in paths:
         if (match := TORCHRUN_FOLDER.search(path.as_posix())) and path.stat().st_size:

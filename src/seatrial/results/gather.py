@@ -111,7 +111,7 @@ def require_plans(paths: CampaignPaths) -> StoredPlans:
 
 
 Specs = Mapping[tuple[str, str], RunSpec]
-"""By run and hash."""
+"""Keyed by run and hash."""
 
 
 def planned_specs(plans: Sequence[CampaignPlan]) -> Specs:

@@ -162,7 +162,7 @@ class Workers:
             ours.close()
 
     def measure_all(self, attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
-        """As the module's `measure_all`."""
+        """Measure every attempt; chart the current ones in that detail."""
         try:
             found = self._map(attempts, detail) if self._started else _one_by_one(attempts, detail)
         except (OSError, EOFError):

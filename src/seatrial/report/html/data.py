@@ -46,7 +46,7 @@ class Picks:
     """The runs in the charts, until the reader picks others."""
 
     runs: tuple[str, ...] = ()
-    """For the charts of single runs."""
+    """Runs in the charts of single runs."""
     timeline: str = ""
     """The run of the timeline and the ranks."""
     x: str = ""
@@ -360,7 +360,7 @@ def _with_titles(part: Any, titles: Mapping[str, str], key: str = "") -> Any:
 
 DIGITS = 5
 FIGURE_DIGITS = 9
-"""Of the small tables of groups and runs: the page shows four digits, and rounding twice may change the fourth."""
+"""Digits in the small tables of groups and runs: the page shows four digits, and rounding twice may change the fourth."""
 TIME_DECIMALS = 3
 WORTH_IT = 3
 """Run-length encoding takes two numbers per run: used where there are at most a third as many runs as values."""

@@ -133,7 +133,7 @@ def _verdict(data: PageData) -> Row:
 
 
 def _winners(sentences: Sequence[str]) -> dict[str, str]:
-    """Of a text that names a hundred groups, the sentence about the winner; the rest can be opened."""
+    """The sentences; of a long text, as of a hundred groups, only the first is shown at once."""
     text, (first, *others) = " ".join(sentences), sentences
     return {"winners": first, "others": " ".join(others)} if len(text) > LONGEST_TEXT else {"winners": text, "others": ""}
 

@@ -65,7 +65,7 @@ OF_GPU = "substring(datum.source, 0, 3) === 'gpu'"
 
 
 def panels(data: ChartData) -> list[Spec]:
-    """From the top down; the last panel has the labels of the time axis."""
+    """The panels from top to bottom; the last one labels the time axis."""
     drawn = [*_span_strips(data), *_step_panel(data), *_telemetry_panels(data)]
     for at, panel in enumerate(drawn):
         for layer in panel["layer"]:
@@ -200,7 +200,7 @@ def _telemetry_panels(data: ChartData) -> Iterator[Spec]:
 
 
 def _largest(table: Columns) -> dict[tuple[str, str], float]:
-    """By metric and source."""
+    """The largest value of each metric and source."""
     found: dict[tuple[str, str], float] = {}
     for metric, source, value in zip(*(table.get(name, []) for name in ("metric", "source", "value")), strict=True):
         if isinstance(value, int | float) and vega.is_number(value):

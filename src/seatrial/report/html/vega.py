@@ -17,13 +17,13 @@ PURPLE, BROWN = "#7A5195", "#8A6428"
 SERIES = (*COLOURS, PURPLE)
 """Eight runs can be picked, and a node has eight GPUs."""
 DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
-"""For series that share a colour or cross each other."""
+"""Dashes of series that share a colour or cross each other."""
 HEAT = ("#e3eef9", "#9ac8e0", "#4a97c9", "#1862a8", "#08306b")
 """One hue from light to dark, the same on both backgrounds: only darkness gives the order."""
 ON_LIGHT, ON_DARK = "#111111", "#ffffff"
 """Text in a cell of HEAT."""
 PHASE_COLOURS = {"data_wait": ORANGE, "preprocess": PINK, "fwd": SKY, "bwd": BLUE, "step": GREEN, "other": GREY}
-"""In the order of a step."""
+"""Phases in the order of a step."""
 
 
 def series_colour(index: int) -> str:
@@ -129,7 +129,7 @@ SECONDS = ",.2~f"
 COUNTED: tuple[Spec, ...] = ({"field": "window", "type": "nominal", "title": "window"}, {"field": "n", "type": "nominal", "title": "n"})
 """The steps that a figure is from, and their number."""
 SPELT_WINDOW: Spec = {"calculate": "'steps ' + datum.first_step + '–' + datum.last_step", "as": "window"}
-"""For tables with the window as two numbers."""
+"""The window as text, for tables that have it as two numbers."""
 
 
 def spelt_seconds(begin: str, end: str) -> Spec:

@@ -210,9 +210,9 @@ class Labels:
     """
 
     groups: dict[str, str]
-    """By key."""
+    """Group key → label."""
     runs: dict[tuple[Scalar, Scalar], str]
-    """By the run's name and its group's label; only runs whose name is not unique."""
+    """Name of the run and label of its group → label of the run; only runs whose name is not unique."""
 
     def group(self, spec: RunSpec) -> str:
         return self.groups.get(spec.key, spec.group)
@@ -253,7 +253,7 @@ def winners_sentence(results: CampaignResults) -> str:
 
 
 def winners_sentences(results: CampaignResults) -> list[str]:
-    """The same, one sentence each; the first names the winner, or says that there is none."""
+    """The same as a list; the first sentence names the winner, or states that there is none."""
     ranking = results.ranking
     chosen = next((row for row in results.ranking_rows if row.group == ranking.recommended), None)
     if chosen is None:

@@ -266,7 +266,7 @@ _CAUSES = {
     "slow_host": ("a slow host",),
     "telemetry_gaps": ("telemetry has gaps, the host was too busy",),
 }
-"""By kind; the first template whose numbers are known is used."""
+"""Kind of cause → templates; the first one whose numbers are known is used."""
 
 
 def _short_cause(cause: JitterCause) -> str:

@@ -1,7 +1,7 @@
 """Which node is slow, in a campaign that runs the same job on each node (`axes: {place.node: …}`, `seatrial sweep --each-node`).
 
 In: CampaignResults. Out: one answer for the headline of every report: the slow nodes with how much and its interval, or that there is none,
-or why it is unknown. It words the ranking for such a campaign and takes the place of its winner, so it is no finding: a gate is a criterion
+or why it is unknown. It words the ranking for such a campaign, in place of the winner, and is not a finding: a gate is a criterion
 (`regression_pct` against a node).
 
 A node is slow where all of the 95 % interval of its ratio to the fastest node is more than SLOW_PCT below 1: among many nodes the last is

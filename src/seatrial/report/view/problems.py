@@ -36,16 +36,16 @@ class Failure:
     detail: str
     action: str
     duration_s: float
-    """Of the shortest run."""
+    """Duration of the shortest run."""
     log_tail: tuple[str, ...]
     fault: str = Fault.UNKNOWN.value
-    """Where the fault lies."""
+    """The `Fault`: platform, settings or script."""
     telling: tuple[str, ...] = ()
     """The most relevant lines, where no signature explains the end."""
     fits: tuple[str, ...] = ()
     """What fits, for a run that ran out of memory."""
     longest_s: float | None = None
-    """Of the longest run."""
+    """Duration of the longest run."""
 
     @property
     def after(self) -> str:
@@ -62,7 +62,7 @@ class Failure:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """That the platform was at fault; what fits."""
+        """Remarks: the platform was at fault; what fits."""
         return (*([RUN_AGAIN] if self.fault == Fault.INFRASTRUCTURE.value else []), *self.fits)
 
 
@@ -129,7 +129,7 @@ class Health:
     other_tracebacks: tuple[str, ...]
     """Runs that ended ok and printed one nevertheless."""
     ranks_started: int
-    """Of the runs that recorded how their ranks ended."""
+    """Ranks of the runs that recorded how their ranks ended."""
     ranks_ended_well: int
     ranks_unknown: tuple[str, ...]
     """Runs that did not record it."""
@@ -215,7 +215,7 @@ OPEN = {"leak": "leaks", "straggler": "stragglers", "stability": "stability", "d
 WORDS = {Verdict.FAIL: "problem", Verdict.INCONCLUSIVE: "unknown", Verdict.PASS: "ok"}
 """Words for findings without a criterion: PASS, FAIL and INCONCLUSIVE are only for criteria, which decide."""
 MARKS = {"PASS": "+", "FAIL": "x", "INCONCLUSIVE": "?", "problem": "!", "unknown": "?", "ok": "+"}
-"""By word."""
+"""Word → mark."""
 
 
 def is_statement(finding: Finding) -> bool:

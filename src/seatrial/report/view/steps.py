@@ -62,7 +62,7 @@ class StepTimes:
     group: GroupSummary
     window: str
     lowest_ms: float
-    """Over all counted steps, each as long as its slowest rank took, as in the percentiles."""
+    """The lowest of all counted steps, each as long as its slowest rank took, as in the percentiles."""
     median_ms: float
     highest_ms: float
     runs: tuple[tuple[Point, ...], ...]
