@@ -42,7 +42,7 @@ def test_every_statement_can_be_recomputed_from_the_raw_files(failed: Harness) -
 def test_a_changed_file_is_found(failed: Harness) -> None:
     outcome = failed.out.run("mb4_r1").attempt(1).outcome
     outcome.write_text(json.dumps(json.loads(outcome.read_text()) | {"outcome": "failed", "cause": "exception"}))
-    assert "verdict: recorded PASS, the files give FAIL" in failed.run("why", "out", "1", "--remake", code=2)
+    assert "verdict: recorded PASS, recomputed: FAIL" in failed.run("why", "out", "1", "--remake", code=2)
 
 
 def test_a_campaign_without_a_verdict_is_traced(finished: Harness) -> None:

@@ -219,7 +219,7 @@ def end_line(spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -
     rates = ((measure.samples_per_s, "samples/s"), (measure.tokens_per_s, "tokens/s"), (measure.steps_per_s, "steps/s"))
     rate = next((f"{value:,.1f} {unit}" for value, unit in rates if value is not None), "no rate")
     window = measure.window
-    return f"{head} · {rate} · steps {window.first_step}–{window.last_step}, n {window.n}"
+    return f"{head} · {rate} · {window.text}, n {window.n}"
 
 
 def _run_right(state: LiveState) -> str:

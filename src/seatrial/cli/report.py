@@ -312,7 +312,7 @@ def why(out: Folder, finding: FindingId = None, recompute: Recompute = False, js
 
     Works on unfinished and copied campaigns, and on folders that the original stage-1 scripts wrote. Nothing in OUT is changed.
     """
-    from seatrial.report.view.problems import finding_json, finding_lines
+    from seatrial.report.finding_text import finding_json, finding_lines
     from seatrial.results.folders import find_campaign
     from seatrial.results.why import find_finding, read_verdict, recompute_finding, trace
 
@@ -339,7 +339,7 @@ def why(out: Folder, finding: FindingId = None, recompute: Recompute = False, js
 
 
 def _list_findings(recorded: RecordedVerdict, json: bool) -> int:
-    from seatrial.report.view.problems import findings_lines
+    from seatrial.report.finding_text import findings_lines
 
     write_lines(list(findings_lines(recorded.findings, console_for(as_json=json).width)), as_json=json)
     if json:

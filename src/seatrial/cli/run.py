@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seatrial.plan.stages import StagedPlan
     from seatrial.records.plan import CampaignPlan
     from seatrial.records.results import CampaignResults
-    from seatrial.results.measure import MeasureCache
+    from seatrial.results.cache import MeasureCache
 
 EXAMPLES = {"run": "seatrial run plans/tiny-lm-demo.yaml\n\nseatrial run plan.yaml --set steps=500 --only 'mb16_*' --budget 2h"}
 # A night of one-minute runs has half as many; more are usually a mistake in the axes.

@@ -35,6 +35,11 @@ def join_names(names: Sequence[str], most: int = MAX_NAMED, separator: str = ", 
     return f"{separator.join(names[:most])} and {more} more" if more > 0 else separator.join(names)
 
 
+def shortened(text: str, most: int) -> str:
+    """At most `most` characters; `…` is the last of a text that is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 KIB_PER_MIB = 1024
 MIB = 1 << 20

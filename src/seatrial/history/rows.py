@@ -1,8 +1,8 @@
 """Rows that later campaigns are compared with: one append-only file of JSON lines.
 
-In: `ComparedGroup`s, and names for some of them. Out: the same, as `Row`s. A line is a row with its number, or pins a row under a name, or
-unpins a name; the last line counts, and nothing is ever removed. Writers lock the file, and start a new line where the last one was cut
-short; readers skip and count lines that are torn or unknown. The file is `--history FILE`, else SEATRIAL_HISTORY, else
+In: `ComparedGroup`s, and names for some of them. Out: the same, as `Row`s. A line is a row with its number, pins a row under a name, or
+unpins a name; the last one counts, and nothing is ever removed. Writers lock the file, and start a new line where the last one is torn;
+readers skip and count lines that are torn or unknown. The file is `--history FILE`, else SEATRIAL_HISTORY, else
 seatrial/history.jsonl in the user's data folder.
 
     {"v": 1, "kind": "row", "row": 3, "added_t": 1794705558.1, "side": {…}}
@@ -35,19 +35,19 @@ VERSION = 1
 VARIABLE = HISTORY
 ROW, PIN, UNPIN = "row", "pin", "unpin"
 LOCK_S = 30.0
-# So that `history:NAME` cannot be taken for `OUT:GROUP`, nor a name for a row's number.
+# `history:NAME` must not look like `OUT:GROUP`, nor a name like a row's number.
 _NAME = re.compile(r"(?!\d+$)[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A group as it was kept."""
+    """A stored group."""
 
     number: int
     added_t: float
     compared: ComparedGroup
     names: tuple[str, ...] = ()
-    """Under which it is pinned."""
+    """Names it is pinned under."""
 
 
 def history_path(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
@@ -64,7 +64,7 @@ class History:
     """The whole file."""
 
     rows: tuple[Row, ...] = ()
-    """Oldest first, with the names they have now."""
+    """Oldest first, with their current names."""
     unreadable: int = 0
     """Lines that are torn, unknown or of a later version."""
 
@@ -74,7 +74,7 @@ class History:
 
     @property
     def unreadable_clause(self) -> str:
-        """For the end of a sentence; empty where every line was read."""
+        """Added to a sentence; empty where every line was read."""
         if not self.unreadable:
             return ""
         return " (1 line of it cannot be read)" if self.unreadable == 1 else f" ({self.unreadable} lines of it cannot be read)"
@@ -107,14 +107,14 @@ def read_history(path: Path) -> History:
 
 
 def pinned_names(path: Path) -> list[str]:
-    """Every name that is pinned now; none where the file cannot be read."""
+    """Every pinned name; none where the file cannot be read."""
     with contextlib.suppress(CampaignError):
         return read_history(path).pinned_names
     return []
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Each line as an object, empty where it is not one."""
+    """Each line as an object; {} for a line that is none."""
     try:
         with open_file(path) as source:
             while line := source.readline(LONGEST_JSON_LINE):
@@ -127,7 +127,7 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def add(path: Path, compared: ComparedGroup, *, now_t: float | None = None) -> Row:
-    """Add a group; returns the existing row where the same runs are already there."""
+    """Add a group; returns the existing row where its runs are stored already."""
     with _locked(path):
         known = read_history(path).rows
         same = next((row for row in known if _identity(row.compared) == _identity(compared)), None)
@@ -140,9 +140,9 @@ def add(path: Path, compared: ComparedGroup, *, now_t: float | None = None) -> R
 
 
 def pin(path: Path, number: int, name: str, *, now_t: float | None = None) -> Row:
-    """Give a row a name that comparisons can use; a name that another row had moves to this one."""
+    """Give a row a name for comparisons; a name of another row moves to this one."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"'{name}' is no name for a row: use letters, digits and . _ + -, and not digits alone")
+        raise UsageError(f"'{name}' is not a valid row name: use letters, digits and . _ + -, but not digits alone")
     with _locked(path):
         history = read_history(path)
         row = history.row(number)
@@ -170,7 +170,7 @@ def _row(number: int, line: Mapping[str, Any]) -> Row | None:
 
 
 def _identity(compared: ComparedGroup) -> tuple[object, ...]:
-    """The same campaign, group and runs with the same figures: added twice, it is one."""
+    """Equal for the same campaign, group, runs and figures, which are one row."""
     return compared.campaign, compared.group, tuple(run.identity for run in compared.runs)
 
 
@@ -191,7 +191,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
-    """On the disk when this returns. Unlike the lines of a running training there is no fallback: the user can repeat the command, and must
+    """Append a line, on disk when this returns. Without the fallback that a running training has: the user can repeat the command and must
     know that it failed."""
     text = "\n" * _is_torn(path) + json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
     with path.open("ab", buffering=0) as file:
@@ -202,7 +202,7 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def _is_torn(path: Path) -> bool:
-    """Whether the last line was cut short: what is appended to it would be lost with it."""
+    """Whether the last line has no end: a line appended to it would be lost."""
     with contextlib.suppress(OSError), open_file(path) as source:
         if source.seek(0, os.SEEK_END):
             source.seek(-1, os.SEEK_END)

@@ -1,7 +1,7 @@
 """Why a throughput may fall short, and what to do.
 
-In: a criterion that FAILs and the runs or groups that violate it. Out: advice, each kind once with all runs that show it as evidence: signs
-in logs and settings (the registry of signatures), debug settings, and causes found in telemetry and phases.
+In: a criterion that FAILs and the runs or groups that violate it. Out: advice, each kind once, with every run that shows it as evidence:
+signs in logs and settings (the registry of signatures), debug settings, causes found in telemetry and phases.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.core.paths import ATTEMPT_FILES
-from seatrial.judge.evidence import Facts, attempt_file, listed, run_window, without_numbers
+from seatrial.judge.evidence import JudgedCampaign, attempt_file, listed, run_window, without_numbers
 from seatrial.records.measure import DebugSetting, JitterCause, RunMeasure, SlowSign
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.signatures.registry import slow_sign_for
 from seatrial.records.verdict import Advice, Criterion, Evidence
 
-# Metrics that a slow run violates; the signs are about no others.
+# Metrics that a slow run violates; the signs apply to these only.
 THROUGHPUT_METRICS = frozenset(
     {
         "samples_per_s",
@@ -31,7 +31,7 @@ THROUGHPUT_METRICS = frozenset(
         "scaling_efficiency",
     }
 )
-# Causes that concern the measurement and not the speed.
+# Causes that affect the measurement, not the speed.
 NO_ADVICE = frozenset({"telemetry_gaps"})
 
 
@@ -46,26 +46,26 @@ class _Hint:
     evidence: Evidence
 
 
-def advice_for(criterion: Criterion, subjects: Sequence[str], facts: Facts) -> tuple[Advice, ...]:
-    """From the runs behind `subjects` (runs or groups that violate the criterion); () for metrics that are not about throughput."""
+def advice_for(criterion: Criterion, subjects: Sequence[str], campaign: JudgedCampaign) -> tuple[Advice, ...]:
+    """Advice from the runs behind `subjects` (runs or groups that violate the criterion); () for metrics unrelated to throughput."""
     if criterion.metric not in THROUGHPUT_METRICS:
         return ()
-    return _merged(hint for run in _runs(subjects, facts) for hint in _hints(run))
+    return _merged(hint for run in _runs(subjects, campaign) for hint in _hints(run))
 
 
 def cause_advice(causes: Iterable[JitterCause], subject: str) -> tuple[Advice, ...]:
-    """Causes of a group's instability."""
+    """Advice for the causes of a group's instability."""
     return tuple(Advice(id=cause.kind, text=cause.text, evidence=(_cause_evidence(subject, cause, cause.file),)) for cause in causes)
 
 
 def causes_seen(runs: Iterable[MeasuredRun], but: Container[str] = ()) -> tuple[Advice, ...]:
-    """Every kind of cause that the runs show, each once with all runs; without the kinds in `but`."""
+    """Every kind of cause found in the runs, each once with all its runs, except the kinds in `but`."""
     shown = [(run, cause) for run in runs if run.measure for cause in run.measure.jitter_causes if cause.kind not in but]
     return _merged(replace(_cause_hint(run, cause), id=cause.kind) for run, cause in shown)
 
 
 def _merged(hints: Iterable[_Hint]) -> tuple[Advice, ...]:
-    """Each id once, with all that was seen of it and all runs that show it."""
+    """Each id once, with everything seen of it and every run that shows it."""
     together: dict[str, list[_Hint]] = {}
     for hint in hints:
         together.setdefault(hint.id, []).append(hint)
@@ -81,16 +81,18 @@ def _advice(name: str, hints: Sequence[_Hint]) -> Advice:
 
 
 def _distinct(parts: Iterable[str]) -> list[str]:
-    """Each once, without those that another begins with; of texts that differ only in numbers, the first."""
+    """Distinct texts, without those that are the beginning of another; of texts that differ only in numbers, the first."""
     found = {without_numbers(part): part for part in reversed([part for part in parts if part])}
     kept = list(reversed(found.values()))
     return [part for part in kept if not any(other != part and other.startswith(part) for other in kept)]
 
 
-def _runs(subjects: Sequence[str], facts: Facts) -> list[MeasuredRun]:
+def _runs(subjects: Sequence[str], campaign: JudgedCampaign) -> list[MeasuredRun]:
     wanted = set(subjects)
-    in_groups = [run for name in subjects if (group := facts.group(name)) for run in facts.runs_of(group) if run.outcome is Outcome.OK]
-    found = [*(run for run in facts.ok if run.attempt.spec.run in wanted), *in_groups]
+    in_groups = [
+        run for name in subjects if (group := campaign.group(name)) for run in campaign.runs_of(group) if run.outcome is Outcome.OK
+    ]
+    found = [*(run for run in campaign.ok if run.attempt.spec.run in wanted), *in_groups]
     return list({run.attempt.spec.run: run for run in found if run.measure}.values())
 
 
@@ -111,7 +113,7 @@ def _sign_hint(run: MeasuredRun, sign: SlowSign) -> _Hint:
 
 def _debug_hint(run: MeasuredRun, setting: DebugSetting) -> _Hint:
     window, _ = run_window(run)
-    file = attempt_file(run, setting.source.split(":")[0])
+    file = attempt_file(run, setting.file)
     entry = slow_sign_for("debug")
     evidence = Evidence(subject=run.attempt.spec.run, name=setting.name, value=setting.value, file=file, window=window, n=1)
     return _Hint(
@@ -123,7 +125,7 @@ def _debug_hint(run: MeasuredRun, setting: DebugSetting) -> _Hint:
 
 
 def _cause_hint(run: MeasuredRun, cause: JitterCause) -> _Hint:
-    """Its text has the numbers and the remedy; the id is the registry's."""
+    """The cause's text contains numbers and remedy; the id is the registry's."""
     entry = slow_sign_for(cause.kind)
     file = attempt_file(run, cause.file) if cause.file else ""
     evidence = _cause_evidence(run.attempt.spec.run, cause, file)

@@ -1,7 +1,7 @@
-"""From a criterion to the values it is judged on.
+"""The values of runs, groups and campaign that a criterion is judged on.
 
-In: a criterion, looked up in the catalogue of metrics, and the campaign's facts. Out: one `Reading` for each run, group or campaign in its
-scope, with file and window of the value, or why there is none and how to get it.
+In: a criterion, whose metric is looked up in `METRICS`, and the campaign. Out: one `CriterionValue` for each run, group or campaign in its
+scope, with the file and window of the value, or why there is none and how to get it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from seatrial.core.text import convert_unit, count, format_number
 from seatrial.judge.advice import THROUGHPUT_METRICS
 from seatrial.judge.cross_run_criteria import (
     COUNTED,
-    campaign_reading,
-    comparison_reading,
+    campaign_value,
+    comparison_value,
     count_of_campaign,
     count_of_group,
-    recommended_reading,
+    recommended_value,
     why_not_run,
 )
 from seatrial.judge.evidence import (
     FILES,
     ONE_RANK,
-    Facts,
-    Reading,
+    CriterionValue,
+    JudgedCampaign,
     attempt_file,
     debug_text,
     failed_by_platform,
@@ -37,7 +37,7 @@ from seatrial.judge.evidence import (
     how_it_ended,
     interval_text,
     is_single_rank,
-    leak_reading,
+    leak_value,
     missing,
     outcome_file,
     run_window,
@@ -58,11 +58,11 @@ from seatrial.records.measure import (
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import CAMPAIGN, EVERY_GROUP, EVERY_RUN, METRICS, REPORTED, Criterion, MetricEntry, metric_entry
 
-# Figures of a window: without a steady state they are no gate.
+# Figures of a window: not judged without a steady state.
 NEED_STEADY = frozenset(
     {"samples_per_s", "tokens_per_s", "steps_per_s", "samples_per_s_per_gpu", "tokens_per_s_per_gpu", "wall_p50_ms", "wall_p90_over_p50"}
 )
-# Whether each verdict meets a criterion without a bound; one that is not here is undecided.
+# Whether a verdict meets a criterion without a bound; one that is not listed is undecided.
 TRUTH: dict[enum.Enum, bool] = {
     StabilityVerdict.STABLE: True,
     StabilityVerdict.UNSTABLE: False,
@@ -104,90 +104,90 @@ HOW_TO_GET = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """The value of a field; None where there is none."""
+class MetricValue:
+    """The value of a field of a record; None where it has none."""
 
     value: Scalar = None
     estimate: Estimate | None = None
     reason: str = ""
-    """The record's own reason, where it has one."""
+    """The record's own reason, if any."""
 
 
-def read(criterion: Criterion, facts: Facts) -> list[Reading]:
-    """Every value the criterion checks; [] while its scope is empty."""
+def evaluate(criterion: Criterion, campaign: JudgedCampaign) -> list[CriterionValue]:
+    """Every value that the criterion checks; [] while its scope is empty."""
     entry = metric_entry(criterion.metric)
     if entry is None:
         return [missing(CAMPAIGN, f"the metric '{criterion.metric}' is unknown; {did_you_mean(criterion.metric, METRICS)}")]
     if criterion.scope not in entry.scopes:
         return [missing(CAMPAIGN, f"{criterion.metric} has no scope '{criterion.scope}'; use {', '.join(entry.scopes)}")]
-    readings = _readings(criterion, entry, facts)
+    values = _values(criterion, entry, campaign)
     if entry.unit == "runs" and criterion.at_least is not None:
-        return [_with_pending(reading, facts) for reading in readings]
-    return readings
+        return [_with_pending(value, campaign) for value in values]
+    return values
 
 
-def _readings(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
+def _values(criterion: Criterion, entry: MetricEntry, campaign: JudgedCampaign) -> list[CriterionValue]:
     if criterion.scope == CAMPAIGN:
-        return count_of_campaign(criterion.metric, facts) if criterion.metric in COUNTED else campaign_reading(criterion, facts)
+        return count_of_campaign(criterion.metric, campaign) if criterion.metric in COUNTED else campaign_value(criterion, campaign)
     if criterion.scope == EVERY_RUN:
-        # A failed run has no figure that could pass: its data is missing.
-        readings = [_run_reading(criterion, entry, run) for run in facts.ok]
-        for run in (*facts.failed, *facts.platform_failed):
-            remedy = "the platform failed it: run it again" if failed_by_platform(run) else "fix it and run it again"
+        # A failed run has no figure that could pass: its value is missing.
+        values = [_run_value(criterion, entry, run) for run in campaign.ok]
+        for run in (*campaign.failed, *campaign.platform_failed):
+            remedy = "because of the platform: run it again" if failed_by_platform(run) else "fix it and run it again"
             why = f"{run.attempt.spec.run} has no {criterion.metric} ({how_it_ended(run)}): {remedy}"
-            readings.append(missing(run.attempt.spec.run, why, outcome_file(run)))
-        return readings
-    return _group_readings(criterion, entry, facts)
+            values.append(missing(run.attempt.spec.run, why, outcome_file(run)))
+        return values
+    return _group_values(criterion, entry, campaign)
 
 
-def _with_pending(reading: Reading, facts: Facts) -> Reading:
+def _with_pending(value: CriterionValue, campaign: JudgedCampaign) -> CriterionValue:
     """A count with a lower bound may still reach it while runs are pending."""
-    waiting = facts.pending if reading.subject == CAMPAIGN else facts.pending_of(reading.subject)
-    if reading.missing or not waiting or not isinstance(reading.value, (int, float)):
-        return reading
-    pending = f"{count(len(waiting), 'pending run')}{'' if reading.subject == CAMPAIGN else f' of {reading.subject}'}"
-    high = (reading.value if reading.high is None else reading.high) + len(waiting)
-    return replace(reading, high=high, unsettled="; ".join(filter(None, (reading.unsettled, pending))))
+    waiting = campaign.pending if value.subject == CAMPAIGN else campaign.pending_of(value.subject)
+    if value.missing or not waiting or not isinstance(value.value, (int, float)):
+        return value
+    pending = f"{count(len(waiting), 'pending run')}{'' if value.subject == CAMPAIGN else f' of {value.subject}'}"
+    high = (value.value if value.high is None else value.high) + len(waiting)
+    return replace(value, high=high, unsettled="; ".join(filter(None, (value.unsettled, pending))))
 
 
-def _group_readings(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
+def _group_values(criterion: Criterion, entry: MetricEntry, campaign: JudgedCampaign) -> list[CriterionValue]:
     if criterion.scope == EVERY_GROUP:
-        readings = [_group_reading(criterion, entry, group, facts) for group in facts.groups]
-        others = [reading for reading in readings if reading is not None]
-        if readings and not others:
-            return [missing(CAMPAIGN, "there is no group but the baseline: add one to compare with it")]
+        values = [_group_value(criterion, entry, group, campaign) for group in campaign.groups]
+        others = [value for value in values if value is not None]
+        if values and not others:
+            return [missing(CAMPAIGN, "the baseline is the only group: add one to compare with it")]
         return others
     if criterion.group:
-        return _named_reading(criterion, entry, facts)
-    # The scope `winner` is the group that one would use: the winner, else the recommended one.
-    chosen = facts.group(facts.ranking.recommended)
+        return _named_value(criterion, entry, campaign)
+    # The scope `winner` is the group to use: the winner, else the recommended group.
+    chosen = campaign.group(campaign.ranking.recommended)
     if chosen is not None:
-        return [_group_reading(criterion, entry, chosen, facts) or recommended_reading(criterion, chosen, facts)]
-    why = facts.ranking.reason or "no group could be ranked"
-    return [missing("winner", f"no group can be recommended: {why.rstrip('.')}")] if facts.finished else []
+        return [_group_value(criterion, entry, chosen, campaign) or recommended_value(criterion, chosen, campaign)]
+    why = campaign.ranking.reason or "no group could be ranked"
+    return [missing("winner", f"no group can be recommended: {why.rstrip('.')}")] if campaign.finished else []
 
 
-def _named_reading(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
-    """Of the group that the criterion names."""
+def _named_value(criterion: Criterion, entry: MetricEntry, campaign: JudgedCampaign) -> list[CriterionValue]:
+    """The value of the group that the criterion names."""
     name = criterion.group
-    found = facts.group(name)
-    reading = _group_reading(criterion, entry, found, facts) if found else None
-    if reading is not None:
-        return [reading]
-    why = why_not_run(name, facts) or f"there is no group {name} here: run the plan"
-    return [missing(name, why, FILES.group_summary.name)] if facts.finished else []
+    found = campaign.group(name)
+    value = _group_value(criterion, entry, found, campaign) if found else None
+    if value is not None:
+        return [value]
+    why = why_not_run(name, campaign) or f"there is no group {name} here: run the plan"
+    return [missing(name, why, FILES.group_summary.name)] if campaign.finished else []
 
 
-def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> Reading:
+def _run_value(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> CriterionValue:
     metric, name, file = criterion.metric, run.attempt.spec.run, FILES.per_run_metrics.name
     measure = run.measure
     if measure is None:
         return missing(name, f"{name} was not measured: {how_to_get(metric)}", outcome_file(run))
     if metric == "leak_mib_per_min":
-        return leak_reading(run)
+        return leak_value(run)
     if is_reported(entry):
-        return _reported_reading(criterion, entry, run, measure)
-    found = _run_value(metric, entry, measure)
+        return _reported_value(criterion, entry, run, measure)
+    found = _run_metric(metric, entry, measure)
     if found.value is None:
         return missing(name, f"{name} has no {metric}: {found.reason or how_to_get(metric)}", file)
     if entry.per_gpu and not measure.ranks_known:
@@ -195,7 +195,7 @@ def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> 
     if metric in NEED_STEADY and measure.window and not measure.window.steady:
         return missing(name, f"{name} has no steady state ({measure.window.reason})", file)
     text, n = run_window(run)
-    return Reading(
+    return CriterionValue(
         subject=name,
         value=_shared(found.value, measure.world_size) if entry.per_gpu else found.value,
         unit=_unit(criterion, entry),
@@ -208,53 +208,53 @@ def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> 
     )
 
 
-def _run_value(metric: str, entry: MetricEntry, measure: RunMeasure) -> Found:
+def _run_metric(metric: str, entry: MetricEntry, measure: RunMeasure) -> MetricValue:
     straggler = measure.straggler
     no_straggler = straggler is not None and straggler.verdict is StragglerVerdict.NONE
     if metric == "straggler_score" and (no_straggler or is_single_rank(measure)):
-        return Found(value=0.0)
+        return MetricValue(value=0.0)
     return look_up(measure, entry.run_field)
 
 
 def _ranks_reported(metric: str, measure: RunMeasure) -> str:
-    """For a loss that not every rank reports."""
+    """How many ranks report the loss; empty where all do."""
     if metric not in ("loss_falls", "loss_finite") or measure.loss_ranks is None or measure.loss_ranks >= measure.world_size:
         return ""
     return f"{measure.loss_ranks} of {count(measure.world_size, 'rank')} reported"
 
 
 def _unreported_losses(metric: str, measure: RunMeasure) -> str:
-    """Where several ranks report a loss, a silent one may have a loss that is not finite. A loss that one rank alone reports is the
-    training's: a broken one elsewhere reaches it with the next gradients."""
+    """Where several ranks report a loss, the loss of a silent one may not be finite. A loss that a single rank reports is that of the
+    training: one that is not finite elsewhere reaches it with the next gradients."""
     several = measure.loss_ranks is not None and measure.loss_ranks > 1
     unreported = metric == "loss_finite" and several and _ranks_reported(metric, measure)
     return "let every rank report its loss (`rank_scope: all`)" if unreported else ""
 
 
-def _group_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummary, facts: Facts) -> Reading | None:
-    """The group's value; None where it is the baseline of the comparison."""
+def _group_value(criterion: Criterion, entry: MetricEntry, group: GroupSummary, campaign: JudgedCampaign) -> CriterionValue | None:
+    """The group's value; None for the baseline of the comparison."""
     metric, file, name = criterion.metric, FILES.group_summary.name, group.group
     if metric in COUNTED:
-        return count_of_group(metric, group, facts)
+        return count_of_group(metric, group, campaign)
     if group.runs == 0:
         return missing(name, f"no run of {name} ended ok: fix it and run it again", file)
     if entry.compares:
-        return comparison_reading(criterion, group, facts)
+        return comparison_value(criterion, group, campaign)
     if metric in NEED_STEADY and group.unsteady_runs:
         return missing(name, f"{group.unsteady_runs} of {count(group.runs, 'run')} of {name} have no steady state: run more steps", file)
-    return _figure_reading(criterion, entry, group, facts)
+    return _figure_value(criterion, entry, group, campaign)
 
 
-def _figure_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummary, facts: Facts) -> Reading:
+def _figure_value(criterion: Criterion, entry: MetricEntry, group: GroupSummary, campaign: JudgedCampaign) -> CriterionValue:
     metric, file, name = criterion.metric, FILES.group_summary.name, group.group
     found = look_up(group, entry.group_field)
-    known = [run.measure.world_size for run in facts.runs_of(group) if run.measure and run.measure.ranks_known]
+    known = [run.measure.world_size for run in campaign.runs_of(group) if run.measure and run.measure.ranks_known]
     gpus = next(iter(known), None) if entry.per_gpu else 1
     if found.value is None or gpus is None:
         lacks = f"{name} has no {metric}:" if entry.needs_bound else f"{name}:"
         return missing(name, f"{lacks} {found.reason or how_to_get(metric)}", file)
     steps = f"{count(group.window_n, 'step')} in the windows of {count(group.runs, 'run')}"
-    reading = Reading(
+    value = CriterionValue(
         subject=name,
         value=_shared(found.value, gpus) if entry.per_gpu else found.value,
         unit=_unit(criterion, entry),
@@ -263,18 +263,18 @@ def _figure_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummar
         n=group.runs,
         detail=", ".join([_of_figure(metric, found, group, gpus), *failures_text(group), *_debug(metric, group.debug)]),
     )
-    return _with_interval(reading, found.estimate, gpus)
+    return _with_interval(value, found.estimate, gpus)
 
 
-def _with_interval(reading: Reading, estimate: Estimate | None, gpus: int) -> Reading:
-    """The interval decides, where there is one."""
+def _with_interval(value: CriterionValue, estimate: Estimate | None, gpus: int) -> CriterionValue:
+    """The interval, if any, decides."""
     if estimate is None or estimate.low is None or estimate.high is None:
-        return reading
-    return replace(reading, low=estimate.low / gpus, high=estimate.high / gpus, confidence=CONFIDENCE, repeats=estimate.n)
+        return value
+    return replace(value, low=estimate.low / gpus, high=estimate.high / gpus, confidence=CONFIDENCE, repeats=estimate.n)
 
 
-def _of_figure(metric: str, found: Found, group: GroupSummary, gpus: int) -> str:
-    """Interval and n; for stability what its verdict rests on."""
+def _of_figure(metric: str, found: MetricValue, group: GroupSummary, gpus: int) -> str:
+    """Interval and n; for stability what the verdict is based on."""
     if found.estimate:
         return _interval(found.estimate, gpus)
     stability = group.stability
@@ -283,7 +283,7 @@ def _of_figure(metric: str, found: Found, group: GroupSummary, gpus: int) -> str
         ratios = [f"{name} {format_number(value)}" for name, value in both if value is not None]
         return f"p90/p50 of {count(stability.runs, 'run')}: {', '.join(ratios)}"
     if isinstance(found.value, bool) and found.reason:
-        # Enough within a criterion; the statement has the whole.
+        # Enough within a criterion; the finding on stability has all of it.
         return found.reason.split(". ")[0].split("; ")[0]
     return f"over {count(group.runs, 'run')}"
 
@@ -297,7 +297,7 @@ def _shared(value: object, gpus: int) -> float | None:
 
 
 def _unit(criterion: Criterion, entry: MetricEntry) -> str:
-    """'ratio' is the catalogue's name for a plain number."""
+    """'' for a plain number, whose unit is `ratio` in METRICS."""
     unit = criterion.unit or entry.unit
     return "" if unit == "ratio" else unit
 
@@ -321,29 +321,29 @@ def _interval(estimate: Estimate, gpus: int) -> str:
     return f"{interval_text()} {ends}, {count(estimate.n, 'run')}"
 
 
-def look_up(record: object, field: str | None) -> Found:
-    """The value of a dotted field such as `figures.samples_per_s`; a mapping is read by key, a record by attribute. An `Estimate` gives its
-    mean, a verdict true, false or None with its reason; text and non-finite numbers are None."""
+def look_up(record: object, field: str | None) -> MetricValue:
+    """The value of a dotted field such as `figures.samples_per_s`: a mapping is read by key, a record by attribute. An `Estimate` gives its
+    mean, a verdict true, false or None with its reason; text and non-finite numbers give None."""
     holder: Any = record
     parts = field.split(".") if field else []
     for index, part in enumerate(parts):
         if holder is None:
-            return Found()
+            return MetricValue()
         if isinstance(holder, Mapping):
             # A key may contain dots: the rest is the key.
-            return _found(holder.get(".".join(parts[index:])), "")
+            return _metric_value(holder.get(".".join(parts[index:])), "")
         parent, holder = holder, getattr(holder, part, None)
         if index == len(parts) - 1:
-            return _found(holder, str(getattr(parent, "reason", "")).rstrip("."))
-    return Found()
+            return _metric_value(holder, str(getattr(parent, "reason", "")).rstrip("."))
+    return MetricValue()
 
 
-def _found(value: Any, reason: str) -> Found:
+def _metric_value(value: Any, reason: str) -> MetricValue:
     if isinstance(value, Estimate):
-        return Found(value=_number(value.mean), estimate=value)
+        return MetricValue(value=_number(value.mean), estimate=value)
     if isinstance(value, enum.Enum):
-        return Found(value=TRUTH.get(value), reason=reason)
-    return Found(value=_number(value), reason=reason)
+        return MetricValue(value=TRUTH.get(value), reason=reason)
+    return MetricValue(value=_number(value), reason=reason)
 
 
 def _number(value: Any) -> Scalar:
@@ -356,8 +356,8 @@ def is_reported(entry: MetricEntry) -> bool:
     return (entry.run_field or "").startswith(REPORTED)
 
 
-def _reported_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun, measure: RunMeasure) -> Reading:
-    """The figure that one run reported; the last one counts, and of several ranks that of the lowest."""
+def _reported_value(criterion: Criterion, entry: MetricEntry, run: MeasuredRun, measure: RunMeasure) -> CriterionValue:
+    """The figure that a run reported: the last one, by the lowest of several ranks."""
     name, key = run.attempt.spec.run, (entry.run_field or "").removeprefix(REPORTED)
     figure = measure.reported.get(key)
     if figure is None:
@@ -370,10 +370,10 @@ def _reported_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun
     reported = figure.unit or (entry.unit if criterion.metric in METRICS else "")
     value = convert_unit(figure.value, reported, wanted) if wanted else figure.value
     if value is None:
-        mismatch = f"{key} is reported in {reported}, asked in {wanted}: report it in {wanted}"
-        unitless = f'{key} has no unit, asked in {wanted}: report it with `probe.figure("{key}", value, unit="{wanted}")`'
+        mismatch = f"{key} is reported in {reported}, the criterion asks for {wanted}: report it in {wanted}"
+        unitless = f'{key} has no unit, the criterion asks for {wanted}: report it with `probe.figure("{key}", value, unit="{wanted}")`'
         return missing(name, f"{name}: {mismatch if reported else unitless}", file)
-    return Reading(
+    return CriterionValue(
         subject=name,
         value=value,
         unit="" if (wanted or reported) == "ratio" else wanted or reported,

@@ -1,7 +1,7 @@
 """Criteria over several runs: counts of runs, groups against a baseline, scaling and drift of the campaign.
 
-In: a criterion and the campaign's facts. Out: readings. A count is that of the runs known to match; runs of which it is unknown widen it
-upwards and prevent a pass. A comparison has an interval, which decides: a speed-up of at least 20 % passes when the lower end of its
+In: a criterion and the campaign. Out: `CriterionValue`s. A count is the number of runs known to match; runs of which it is unknown raise
+its upper end and prevent a pass. Of a comparison the interval decides: a speed-up of at least 20 % passes when the lower end of its
 interval is at 20 % or above, fails when the upper end is below, and is inconclusive in between.
 """
 
@@ -17,8 +17,8 @@ from seatrial.judge.evidence import (
     FILES,
     NO_SAMPLES,
     ONE_RANK,
-    Facts,
-    Reading,
+    CriterionValue,
+    JudgedCampaign,
     attempt_file,
     failed_by_platform,
     how_it_ended,
@@ -69,30 +69,30 @@ FEWER_THAN_TWO_GPUS = "fewer than two GPUs"
 
 @dataclass(frozen=True, kw_only=True)
 class RunCheck:
-    """Whether one run counts; None where unknown, with the reason in `what`."""
+    """Whether a run counts; None where unknown, with the reason in `what`."""
 
     counts: bool | None
     what: str = ""
     evidence: tuple[Evidence, ...] = ()
 
 
-def count_of_campaign(metric: str, facts: Facts) -> list[Reading]:
-    """[] where no run has ended."""
-    return [_reading(metric, CAMPAIGN, facts.finished)] if facts.finished else []
+def count_of_campaign(metric: str, campaign: JudgedCampaign) -> list[CriterionValue]:
+    """The count over all runs; [] where no run has ended."""
+    return [_count_value(metric, CAMPAIGN, campaign.finished)] if campaign.finished else []
 
 
-def count_of_group(metric: str, group: GroupSummary, facts: Facts) -> Reading:
-    runs = facts.runs_of(group)
+def count_of_group(metric: str, group: GroupSummary, campaign: JudgedCampaign) -> CriterionValue:
+    runs = campaign.runs_of(group)
     if not runs:
         return missing(group.group, f"no run of {group.group} has ended: run the plan", FILES.group_summary.name)
-    return _reading(metric, group.group, runs)
+    return _count_value(metric, group.group, runs)
 
 
-def _reading(metric: str, subject: str, runs: Sequence[MeasuredRun]) -> Reading:
+def _count_value(metric: str, subject: str, runs: Sequence[MeasuredRun]) -> CriterionValue:
     seen = [(run, COUNTED[metric](run)) for run in runs]
     counted = [(run, one) for run, one in seen if one.counts]
     unknown = [(run, one) for run, one in seen if one.counts is None]
-    return Reading(
+    return CriterionValue(
         subject=subject,
         value=len(counted),
         unit="runs",
@@ -107,12 +107,12 @@ def _reading(metric: str, subject: str, runs: Sequence[MeasuredRun]) -> Reading:
     )
 
 
-def count_text(metric: str, reading: Reading) -> str:
+def count_text(metric: str, value: CriterionValue) -> str:
     """'1 of 7 runs failed: mb8_r2 (failed: cuda_oom)'; of a group, its name too."""
-    where = "" if reading.subject == CAMPAIGN else f" in {reading.subject}"
+    where = "" if value.subject == CAMPAIGN else f" in {value.subject}"
     one, more = VERBS[metric]
-    text = f"{reading.value} of {count(reading.n or 0, 'run')} {one if reading.value == 1 else more}{where}"
-    return f"{text}: {reading.detail}" if reading.detail else text
+    text = f"{value.value} of {count(value.n or 0, 'run')} {one if value.value == 1 else more}{where}"
+    return f"{text}: {value.detail}" if value.detail else text
 
 
 def _notes(seen: Sequence[RunCheck]) -> str:
@@ -123,7 +123,7 @@ def _notes(seen: Sequence[RunCheck]) -> str:
 
 
 def _unknown_text(unknown: Sequence[tuple[MeasuredRun, RunCheck]]) -> str:
-    """Reasons that differ only in numbers once, with their runs."""
+    """Each reason with its runs; reasons that differ only in numbers are one."""
     reasons: dict[str, tuple[str, list[str]]] = {}
     for run, one in unknown:
         reasons.setdefault(without_numbers(one.what), (one.what, []))[1].append(run.attempt.spec.run)
@@ -143,7 +143,7 @@ def _failed(run: MeasuredRun) -> RunCheck:
         n=1,
     )
     if failed_by_platform(run):
-        return RunCheck(counts=None, what=f"failed by the platform ({at.value}): run it again", evidence=(at,))
+        return RunCheck(counts=None, what=f"failed because of the platform ({at.value}): run it again", evidence=(at,))
     return RunCheck(counts=True, what=how_it_ended(run), evidence=(at,))
 
 
@@ -219,7 +219,7 @@ def _in_turns(run: MeasuredRun) -> RunCheck:
 
 
 def num_gpus(run: MeasuredRun) -> int:
-    """GPUs that its ranks use: those that the plan names, else one a rank where the machine has any."""
+    """GPUs that the ranks use: those that the plan names, else one per rank where the machine has any."""
     spec = run.attempt.spec
     named = sum(len(host.devices) for host in spec.place.hosts) or len(spec.place.devices) * max(1, spec.place.nodes)
     if named or not run.attempt.provenance.gpu_uuid_list or spec.settings.get("device") == "cpu":
@@ -249,80 +249,80 @@ def _jittering(run: MeasuredRun) -> RunCheck:
 
 
 def _cut_short(run: MeasuredRun) -> RunCheck | None:
-    """A run that did not end ok may have ended before it showed."""
+    """Unknown for a run that did not end ok: it may have ended too early to show it."""
     if run.outcome is Outcome.OK:
         return None
     window, _ = run_window(run)
     return RunCheck(counts=None, what=f"it ended early ({how_it_ended(run)}, {window}): fix it and run it again")
 
 
-def comparison_reading(criterion: Criterion, group: GroupSummary, facts: Facts) -> Reading | None:
+def comparison_value(criterion: Criterion, group: GroupSummary, campaign: JudgedCampaign) -> CriterionValue | None:
     """The group against the criterion's baseline; None for the baseline itself."""
     name, baseline = group.group, criterion.baseline
     if baseline is None or not baseline.text:
         return missing(name, f"no baseline is named: {HOW_TO_NAME_A_BASELINE}")
     if baseline.text == name:
         return None
-    if not_run := _not_run(baseline, facts):
+    if not_run := _not_run(baseline, campaign):
         return missing(name, not_run, FILES.group_summary.name)
-    found = facts.comparisons.get((name, baseline.text), f"{name} was not compared with {baseline.shown}: run the report again")
+    found = campaign.comparisons.get((name, baseline.text), f"{name} was not compared with {baseline.shown}: run the report again")
     if isinstance(found, str):
         return missing(name, found.rstrip("."), FILES.group_summary.name)
     if found.blocked:
         return missing(name, found.blocked.rstrip("."), FILES.group_summary.name)
     if criterion.metric == "loss_comparable":
-        return _loss_reading(name, found)
-    return _speed_reading(criterion, baseline, name, found)
+        return _loss_value(name, found)
+    return _speed_value(criterion, baseline, name, found)
 
 
-def _not_run(baseline: Baseline, facts: Facts) -> str:
+def _not_run(baseline: Baseline, campaign: JudgedCampaign) -> str:
     """Why a baseline of this plan has no runs; empty where it has some, or is not a group of this plan."""
-    return "" if baseline.campaign or baseline.history else why_not_run(baseline.group, facts)
+    return "" if baseline.campaign or baseline.history else why_not_run(baseline.group, campaign)
 
 
-def why_not_run(name: str, facts: Facts) -> str:
+def why_not_run(name: str, campaign: JudgedCampaign) -> str:
     """Why a group of this plan has no runs; empty where it has some, or is not one of its groups."""
-    if facts.group(name):
+    if campaign.group(name):
         return ""
-    if facts.left_out_of(name):
+    if campaign.left_out_of(name):
         return f"{name} is in the plan and was not run: run the plan without `--only`, or with `--only {name}` too"
-    return f"{name} is pending" if facts.pending_of(name) else ""
+    return f"{name} is pending" if campaign.pending_of(name) else ""
 
 
-def recommended_reading(criterion: Criterion, chosen: GroupSummary, facts: Facts) -> Reading:
-    """The recommended group against the baseline. Where it is the baseline itself, the best other group shows the possible gain: the two
-    may be indistinguishable."""
-    reading = comparison_reading(criterion, chosen, facts)
-    if reading is not None:
-        return reading
+def recommended_value(criterion: Criterion, chosen: GroupSummary, campaign: JudgedCampaign) -> CriterionValue:
+    """The recommended group against the baseline. If it is the baseline itself, the best other group shows the possible gain: the two may
+    be indistinguishable."""
+    value = comparison_value(criterion, chosen, campaign)
+    if value is not None:
+        return value
     if criterion.metric == "loss_comparable":
-        return _own_loss(chosen, facts)
-    other = _best_other(chosen, facts)
-    if other is None and facts.ranking.without_effect:
-        why = f"{facts.ranking.without_effect[0]}; {chosen.group}, the baseline itself, stands for all groups"
+        return _own_loss(chosen, campaign)
+    other = _best_other(chosen, campaign)
+    if other is None and campaign.ranking.without_effect:
+        why = f"{campaign.ranking.without_effect[0]}; {chosen.group}, the baseline itself, stands for all groups"
         return missing(chosen.group, why, FILES.group_summary.name)
-    other_reading = comparison_reading(criterion, other, facts) if other and criterion.metric == "speedup_pct" else None
-    if other_reading is None:
+    other_value = comparison_value(criterion, other, campaign) if other and criterion.metric == "speedup_pct" else None
+    if other_value is None:
         return _own_baseline(chosen, 0.0, "%")
     own = f"{chosen.group}, the baseline itself, is recommended"
-    if other_reading.missing:
-        return replace(other_reading, missing=f"{own}; {other_reading.missing}")
-    return replace(other_reading, unsettled="so it is not the recommended group's", detail=f"{other_reading.detail}; {own}")
+    if other_value.missing:
+        return replace(other_value, missing=f"{own}; {other_value.missing}")
+    return replace(other_value, unsettled="so it is not the recommended group's", detail=f"{other_value.detail}; {own}")
 
 
-def _best_other(chosen: GroupSummary, facts: Facts) -> GroupSummary | None:
-    """The best of the others that can win."""
-    ranking = facts.ranking
-    rivals = [(place.value, place.group) for place in ranking.groups if place.can_win and place.value is not None]
+def _best_other(chosen: GroupSummary, campaign: JudgedCampaign) -> GroupSummary | None:
+    """The best other group that can win."""
+    ranking = campaign.ranking
+    rivals = [(row.value, row.group) for row in ranking.groups if row.can_win and row.value is not None]
     others = [(value, name) for value, name in rivals if name != chosen.group and value is not None]
     best = (max if ranking.higher_is_better else min)(others, default=None)
-    return facts.group(best[1]) if best else None
+    return campaign.group(best[1]) if best else None
 
 
-def _own_loss(group: GroupSummary, facts: Facts) -> Reading:
-    """Comparable with itself, if it has a loss."""
-    measures = [run.measure for run in facts.runs_of(group) if run.measure]
-    failed = [run.attempt.spec.run for run in facts.runs_of(group) if run.measure and run.measure.loss_finite is False]
+def _own_loss(group: GroupSummary, campaign: JudgedCampaign) -> CriterionValue:
+    """The baseline's loss is comparable with itself, if it has one."""
+    measures = [run.measure for run in campaign.runs_of(group) if run.measure]
+    failed = [run.attempt.spec.run for run in campaign.runs_of(group) if run.measure and run.measure.loss_finite is False]
     if failed:
         return replace(_own_baseline(group, False, ""), detail=f"it is the baseline itself, and the loss of {listed(failed)} is not finite")
     if all(measure.last_loss is None for measure in measures):
@@ -331,13 +331,15 @@ def _own_loss(group: GroupSummary, facts: Facts) -> Reading:
     return _own_baseline(group, True, "")
 
 
-def _own_baseline(group: GroupSummary, value: float | bool, unit: str) -> Reading:
+def _own_baseline(group: GroupSummary, value: float | bool, unit: str) -> CriterionValue:
     window = f"the windows of {count(group.runs, 'run')}"
     detail = "it is the baseline itself"
-    return Reading(subject=group.group, value=value, unit=unit, file=FILES.group_summary.name, window=window, n=group.runs, detail=detail)
+    return CriterionValue(
+        subject=group.group, value=value, unit=unit, file=FILES.group_summary.name, window=window, n=group.runs, detail=detail
+    )
 
 
-def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: Comparison) -> Reading:
+def _speed_value(criterion: Criterion, baseline: Baseline, name: str, found: Comparison) -> CriterionValue:
     ratio = found.ratio
     if ratio is None:
         return missing(name, found.reason.rstrip("."), FILES.group_summary.name)
@@ -346,7 +348,7 @@ def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: C
         why = f"{against}, without an interval: set repeats to {MIN_REPEATS} or more"
         return missing(name, why, FILES.group_summary.name)
     ends = sorted(_pct(criterion, found, end) for end in (ratio.low, ratio.high))
-    return Reading(
+    return CriterionValue(
         subject=name,
         value=_pct(criterion, found, ratio.mean),
         unit="%",
@@ -357,7 +359,7 @@ def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: C
         high=ends[1],
         confidence=found.confidence,
         repeats=min((value.n for value in (found.value_a, found.value_b) if value), default=ratio.n),
-        # A speed-up with a worse loss is none; an unknown loss has a criterion of its own.
+        # A speed-up with a worse loss does not count; for an unknown loss there is `loss_comparable`.
         violation=found.loss.reason if found.loss and found.loss.verdict is LossVerdict.WORSE else "",
         detail=_detail(found, ends),
         further=_both_groups(baseline, found),
@@ -365,15 +367,15 @@ def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: C
 
 
 def _pct(criterion: Criterion, found: Comparison, ratio: float) -> float:
-    """How much faster B is, or slower, in per cent of A."""
+    """Per cent of A by which group B is faster; slower for `regression_pct`."""
     speed = ratio if found.higher_is_better else 1 / ratio if ratio else math.inf
     gained = (speed - 1) * 100
-    # 1.2 less 1 is a hair under 0.2, and a bound of 20 % that is met must hold.
+    # 1.2 - 1 is slightly below 0.2, and a bound of 20 % must count as met.
     return round(-gained if criterion.metric == "regression_pct" else gained, PCT_DIGITS)
 
 
 def _detail(found: Comparison, ends: list[float]) -> str:
-    """Metric, interval, and all that weakens it."""
+    """Metric, interval, and everything that weakens the comparison."""
     parts = [f"against {found.a} by {found.unit}", f"{interval_text(found.confidence)} {ends[0]:.3g} to {ends[1]:.3g} %"]
     parts += [found.method] if found.method else []
     parts += [f"only {found.condition}"] if found.condition else []
@@ -385,7 +387,7 @@ def _detail(found: Comparison, ends: list[float]) -> str:
 
 
 def _of_all(found: Comparison) -> str:
-    """Of several settings no single one has been shown to make the difference."""
+    """Added where several settings differ: none of them alone has been shown to cause the difference."""
     return ": the difference is of all of them together" if len(found.settings_apart) > 1 else ""
 
 
@@ -405,13 +407,13 @@ def baseline_file(baseline: Baseline) -> str:
     return str(Path(baseline.campaign) / FILES.group_summary.name)
 
 
-def _loss_reading(name: str, found: Comparison) -> Reading:
+def _loss_value(name: str, found: Comparison) -> CriterionValue:
     loss = found.loss
     if loss is None or loss.verdict is LossVerdict.UNKNOWN:
         why = loss.reason.rstrip(".") if loss else "the losses were not compared: let both report them in each step"
         return missing(name, f"{name} against {found.a}: {why}", FILES.group_summary.name)
     window = f"to step {loss.last_step}" if loss.last_step is not None else "the steps both have"
-    return Reading(
+    return CriterionValue(
         subject=name,
         value=loss.verdict is LossVerdict.COMPARABLE,
         file=FILES.verdict.name,
@@ -434,19 +436,19 @@ def _loss_evidence(name: str, loss: LossParity, window: str) -> Iterator[Evidenc
             yield Evidence(subject=name, name=what, value=value, file=FILES.verdict.name, window=window, n=loss.n)
 
 
-def campaign_reading(criterion: Criterion, facts: Facts) -> list[Reading]:
+def campaign_value(criterion: Criterion, campaign: JudgedCampaign) -> list[CriterionValue]:
     """Scaling and drift: one value for the whole campaign."""
-    if not facts.finished:
+    if not campaign.finished:
         return []
-    return [_scaling_reading(facts) if criterion.metric == "scaling_efficiency" else _drift_reading(facts)]
+    return [_scaling_value(campaign) if criterion.metric == "scaling_efficiency" else _drift_value(campaign)]
 
 
-def _scaling_reading(facts: Facts) -> Reading:
-    """The efficiency at the largest number, of the family of groups that scales worst."""
-    found = facts.scaling
+def _scaling_value(campaign: JudgedCampaign) -> CriterionValue:
+    """Efficiency at the largest number of workers, of the family of groups that scales worst."""
+    found = campaign.scaling
     if found is None or not found.is_measured:
         why = found.reason.rstrip(".") if found and found.reason else "all groups ran on the same number of ranks"
-        # Where there are several numbers and no points, the reason says what to do.
+        # Where several numbers gave no points, the reason already names the remedy.
         remedy = ": run the same group on 1, 2, 4 … ranks into one folder" if found is None or found.points else ""
         return missing(CAMPAIGN, f"{why}{remedy}", FILES.group_summary.name)
     points = sorted(found.points, key=lambda point: point.gpus)
@@ -456,7 +458,7 @@ def _scaling_reading(facts: Facts) -> Reading:
         why = f"{estimate.mean:.3g} at {count(last.gpus, found.worker)} has no interval: set repeats to {MIN_REPEATS} or more"
         return missing(CAMPAIGN, why, FILES.group_summary.name)
     family = f", the worst of several: {found.family}" if found.family else ""
-    return Reading(
+    return CriterionValue(
         subject=last.group,
         value=estimate.mean,
         file=FILES.group_summary.name,
@@ -483,14 +485,14 @@ def _point_evidence(point: ScalingPoint, found: Scaling) -> Evidence:
     )
 
 
-def _drift_reading(facts: Facts) -> Reading:
-    drift = facts.drift
+def _drift_value(campaign: JudgedCampaign) -> CriterionValue:
+    drift = campaign.drift
     if drift is None:
         return missing(CAMPAIGN, "the plan has no sentinel: set `sentinel`")
     ends = _drift_ends(drift)
     if drift.drift_pct is None or ends is None:
         return replace(missing(CAMPAIGN, drift.reason.rstrip("."), FILES.per_run_metrics.name), further=drift_evidence(drift))
-    return Reading(
+    return CriterionValue(
         subject=drift.group,
         value=max(abs(drift.drift_pct), abs(drift.level_change_pct or 0.0)),
         unit="%",
@@ -507,7 +509,7 @@ def _drift_reading(facts: Facts) -> Reading:
 
 
 def _drift_ends(drift: SentinelDrift) -> tuple[float, float] | None:
-    """The interval of how far the platform drifted, either way; at least as far as its level changed."""
+    """Interval of the drift in either direction; at least the change of level."""
     if drift.drift_low is None or drift.drift_high is None:
         return None
     far = sorted((abs(drift.drift_low), abs(drift.drift_high)))

@@ -1,8 +1,8 @@
-"""What is judged, and the values a verdict rests on.
+"""What is judged, and the values that a verdict is based on.
 
-In: measured runs, groups, ranking, names of pending runs, comparisons, scaling, drift. Out: `Facts`, the current runs by how they ended;
-`Reading`, one value that a criterion checks, with its evidence; evidence of memory growth and of stragglers. A reading's value decides,
-unless it has ends: then the whole span between them (an interval) must meet the bound, or violate it.
+In: measured runs, groups, ranking, names of pending runs, comparisons, scaling, drift. Out: `JudgedCampaign`, the current runs by how they
+ended; `CriterionValue`, one value that a criterion checks, with its evidence; evidence of memory growth and of stragglers. `value` decides,
+unless there are `low` and `high`: then all between them (an interval) must meet the bound, or violate it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from seatrial.records.signatures.registry import fault_of
 from seatrial.records.verdict import Criterion, Evidence
 
 Compared = Comparison | str
-"""A group against a baseline, or why there is no comparison."""
+"""The comparison of a group with a baseline, or why there is none."""
 FILES = CAMPAIGN_FILES
 _NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
-# Sentences name this many runs; the evidence has them all.
+# Sentences name this many runs; the evidence lists all.
 MAX_NAMED = 5
-# Statements list up to this many runs one by one, more of them together.
+# Up to this many runs get a finding each, more of them share one.
 MAX_APART = 3
 LOWER_END, UPPER_END = "lower end", "upper end"
 NO_SAMPLES = "no memory samples: leave `telemetry` on and run longer"
@@ -41,27 +41,27 @@ ONE_RANK = "one rank only"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """A campaign as it is judged; old attempts are left out."""
+class JudgedCampaign:
+    """What is judged: the current attempts of a campaign by how they ended, its groups, ranking and comparisons."""
 
     ok: tuple[MeasuredRun, ...]
     failed: tuple[MeasuredRun, ...]
-    """By their own settings or code, or for an unknown reason."""
+    """Because of their own settings or code, or for an unknown reason."""
     platform_failed: tuple[MeasuredRun, ...] = ()
-    """Failed by the platform: they do not count against their group and have to be run again."""
+    """Failed because of the platform: not counted against their group, to be run again."""
     pending: tuple[str, ...]
     """Runs without a result: never started, running, interrupted or skipped."""
     left_out: tuple[str, ...] = ()
-    """Runs of the plan that `--only` did not select and that were not run before either."""
+    """Runs of the plan that `--only` did not select and that have no result."""
     groups: tuple[GroupSummary, ...]
-    """Without sentinels, which are judged as the drift of the platform."""
+    """All groups but sentinels, which show the drift of the platform."""
     ranking: Ranking
     comparisons: Mapping[tuple[str, str], Compared] = field(default_factory=lambda: MappingProxyType({}))
-    """By group and `Baseline.text`."""
+    """Keyed by group and `Baseline.text`."""
     scaling: Scaling | None = None
     drift: SentinelDrift | None = None
     may_have_failed: tuple[str, ...] = ()
-    """Runs that are `ok` by their exit code and may have failed, each with the reason: no verdict passes on them."""
+    """Runs that exited 0 and may have failed, each with the reason: no verdict passes on them."""
 
     @property
     def finished(self) -> tuple[MeasuredRun, ...]:
@@ -81,12 +81,12 @@ class Facts:
 
     @property
     def platform_failures(self) -> tuple[str, ...]:
-        """Runs that the platform failed, each with its cause."""
+        """Runs that failed because of the platform, each with its cause."""
         return tuple(run for group in self.groups for run in group.infrastructure_failures)
 
     @cached_property
     def _by_key(self) -> dict[str, list[MeasuredRun]]:
-        # Every criterion looks up a thousand groups of a thousand runs.
+        # Each criterion looks up every group: there may be a thousand groups and a thousand runs.
         found: dict[str, list[MeasuredRun]] = {}
         for run in self.finished:
             found.setdefault(run.attempt.spec.key, []).append(run)
@@ -94,7 +94,7 @@ class Facts:
 
 
 class BoundStatus(enum.Enum):
-    """How one value compares with its bounds."""
+    """How a value compares with its bounds."""
 
     MET = "met"
     VIOLATED = "violated"
@@ -103,8 +103,8 @@ class BoundStatus(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """One value a criterion checks, or why there is none. Its `evidence()` is what the verdict keeps of it."""
+class CriterionValue:
+    """One value that a criterion checks, or why there is none; `evidence()` is what the verdict stores."""
 
     subject: str
     value: Scalar = None
@@ -113,28 +113,28 @@ class Reading:
     window: str = ""
     n: int | None = None
     low: float | None = None
-    """With `high` the span that decides: an interval, or the least and the most a count can be."""
+    """`low` and `high` decide where given: ends of an interval, or the lowest and highest possible count."""
     high: float | None = None
     confidence: float | None = None
-    """Of the interval; None where `low` and `high` are not the ends of one."""
+    """Confidence of the interval; None where `low` and `high` are not the ends of one."""
     repeats: int | None = None
-    """Runs of each group that the interval rests on."""
+    """Runs of each group that the interval is based on."""
     violation: str = ""
-    """Why it is violated regardless of its value: a speed-up with a worse loss."""
+    """Why it is violated whatever its value: a speed-up with a worse loss."""
     unsettled: str = ""
-    """Why the value may still change; it is then never a pass."""
+    """Why the value may still change; it never passes then."""
     missing: str = ""
     """Set when `value` is None: what is missing and how to get it."""
     detail: str = ""
-    """Beside the value: first and last loss, the runs that failed, the interval."""
+    """Shown beside the value: first and last loss, the runs that failed, the interval."""
     note: str = ""
-    """A note even where it is met: that only some ranks reported."""
+    """Shown even where the bound is met: that only some ranks reported."""
     further: tuple[Evidence, ...] = ()
-    """Numbers that the value was computed from."""
+    """Evidence of the numbers that the value was computed from."""
 
     def evidence(self) -> tuple[Evidence, ...]:
         if self.missing:
-            # The file in which the value should be.
+            # The file that should contain the value.
             gap = Evidence(subject=self.subject, value=None, file=self.file, window="no value", n=0)
             return (gap, *self.further) if self.file else self.further
         own = Evidence(subject=self.subject, value=self.value, file=self.file, unit=self.unit, window=self.window, n=self.n)
@@ -157,7 +157,7 @@ class Reading:
         return BoundStatus.MET if self.is_inside(criterion) and not self.unsettled else BoundStatus.UNDECIDED
 
     def is_inside(self, criterion: Criterion) -> bool:
-        """Whether the whole span is within the bounds."""
+        """Whether all of the span is within the bounds."""
         low, high = self._span()
         return (criterion.at_least is None or low >= criterion.at_least) and (criterion.at_most is None or high <= criterion.at_most)
 
@@ -166,9 +166,11 @@ class Reading:
         return (value if self.low is None else self.low), (value if self.high is None else self.high)
 
 
-def collect_facts(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], ranking: Ranking, pending: Sequence[str]) -> Facts:
-    """The current attempts by how they ended; a run that was interrupted or skipped is pending, whatever `pending` says."""
-    # Runs that ended ok under other conditions than their group's figures are not averaged, so they are not judged.
+def judged_campaign(
+    runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], ranking: Ranking, pending: Sequence[str]
+) -> JudgedCampaign:
+    """The current attempts by how they ended; a run that was interrupted or skipped is pending, even if `pending` does not name it."""
+    # Runs that ended ok under other conditions than those of their group's figures are not averaged and not judged.
     counted = {group.group_key: group.counted for group in groups if group.set_aside_runs}
     current = [
         run
@@ -180,7 +182,7 @@ def collect_facts(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], r
     bad = [run for run in current if run.outcome and run.outcome.is_failure]
     finished = {run.attempt.spec.run for run in (*ok, *bad)}
     without_result = [run.attempt.spec.run for run in current if run.attempt.spec.run not in finished]
-    return Facts(
+    return JudgedCampaign(
         ok=ok,
         failed=tuple(run for run in bad if not failed_by_platform(run)),
         platform_failed=tuple(run for run in bad if failed_by_platform(run)),
@@ -192,7 +194,7 @@ def collect_facts(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], r
 
 
 def _runs_named(group: str, runs: Sequence[str]) -> tuple[str, ...]:
-    """A run that never began is known by its name alone, which is its group's and the repeat; `~` separates groups of one name."""
+    """Runs of a group by name, GROUP_rREPEAT: a run that never began has nothing else. `~` separates groups of one name."""
     return tuple(run for run in runs if run.rpartition("_r")[0] == group.partition("~")[0])
 
 
@@ -204,17 +206,17 @@ def fault(run: MeasuredRun) -> Fault:
     return fault_of(run.attempt.outcome) if run.attempt.outcome else Fault.UNKNOWN
 
 
-def missing(subject: str, why: str, file: str = "") -> Reading:
-    return Reading(subject=subject, missing=why, file=file)
+def missing(subject: str, why: str, file: str = "") -> CriterionValue:
+    return CriterionValue(subject=subject, missing=why, file=file)
 
 
 def listed(parts: Sequence[str], separator: str = ", ") -> str:
-    """The first few, and how many more there are."""
+    """The first few, and the number of the others."""
     return join_names(parts, MAX_NAMED, separator)
 
 
 def without_numbers(text: str) -> str:
-    """Reasons that differ only in numbers are given once."""
+    """A key under which reasons that differ only in numbers are the same."""
     return _NUMBERS.sub("#", text)
 
 
@@ -224,11 +226,11 @@ def interval_text(confidence: float = CONFIDENCE) -> str:
 
 
 def failures_text(group: GroupSummary) -> list[str]:
-    """Its figures are those of the runs that survived."""
+    """How many runs failed: the figures are those of the others."""
     platform_failed = len(group.infrastructure_failures)
     tried = count(group.runs + group.failed_runs + group.set_aside_runs + platform_failed, "run")
     failed = [f"{group.failed_runs} of {tried} failed"] if group.failed_runs else []
-    return [*failed, *([f"the platform failed {platform_failed} of {tried}"] if platform_failed else [])]
+    return [*failed, *([f"{platform_failed} of {tried} failed because of the platform"] if platform_failed else [])]
 
 
 def debug_text(settings: Sequence[str]) -> list[str]:
@@ -236,11 +238,11 @@ def debug_text(settings: Sequence[str]) -> list[str]:
 
 
 def window_text(window: Window | None) -> str:
-    return f"steps {window.first_step}–{window.last_step}" if window else "whole run"
+    return window.text if window else "whole run"
 
 
 def run_window(run: MeasuredRun) -> tuple[str, int | None]:
-    """The window of a run and how many of its steps count."""
+    """The window of a run and its number of counted steps."""
     window = run.measure.window if run.measure else None
     return window_text(window), window.n if window else None
 
@@ -251,7 +253,7 @@ def how_it_ended(run: MeasuredRun) -> str:
 
 
 def attempt_file(run: MeasuredRun, name: str) -> str:
-    """A file of the run's attempt, as seen from the campaign's folder; `name` may be a path to it from anywhere."""
+    """A file of the run's attempt, relative to the campaign's folder; `name` may be any path to it."""
     return str(FILES.run(run.attempt.spec.run).attempt(run.attempt.number).folder / Path(name).name)
 
 
@@ -259,8 +261,8 @@ def outcome_file(run: MeasuredRun) -> str:
     return str(FILES.run(run.attempt.spec.run).attempt(run.attempt.number).outcome)
 
 
-def leak_reading(run: MeasuredRun) -> Reading:
-    """The growth of the fastest leak; 0 where there is none."""
+def leak_value(run: MeasuredRun) -> CriterionValue:
+    """Growth of the fastest leak; 0 without a leak."""
     name = run.attempt.spec.run
     trends = run.measure.memory if run.measure else ()
     leaks = [trend for trend in trends if trend.verdict is MemoryVerdict.LEAK and trend.slope_mib_per_min is not None]
@@ -269,7 +271,7 @@ def leak_reading(run: MeasuredRun) -> Reading:
         return missing(name, f"{name}: {inconclusive_text(inconclusive[0]) if inconclusive else NO_SAMPLES}", FILES.per_run_metrics.name)
     worst = max(leaks, key=lambda trend: trend.slope_mib_per_min or 0.0, default=trends[0])
     at = trend_evidence(run, worst)[0]
-    return Reading(
+    return CriterionValue(
         subject=name,
         value=worst.slope_mib_per_min if leaks else 0.0,
         unit=at.unit,
@@ -295,7 +297,7 @@ def inconclusive_text(trend: MemoryTrend) -> str:
 
 
 def trend_evidence(run: MeasuredRun, trend: MemoryTrend) -> tuple[Evidence, ...]:
-    """The slope first; for a leak all its numbers."""
+    """The slope; for a leak all other numbers after it."""
     numbers: list[tuple[str, float | None, str]] = [(f"slope of {trend.subject}", trend.slope_mib_per_min, "MiB/min")]
     if trend.verdict is MemoryVerdict.LEAK:
         more = (
@@ -323,7 +325,7 @@ def trend_evidence(run: MeasuredRun, trend: MemoryTrend) -> tuple[Evidence, ...]
 
 
 def is_single_rank(measure: RunMeasure | None) -> bool:
-    """A run of a single rank has no straggler."""
+    """Whether it ran on a single rank, which cannot have a straggler."""
     return measure is not None and measure.world_size == 1 and measure.straggler is None
 
 

@@ -24,24 +24,24 @@ class RawKind(enum.Enum):
     SETTINGS = "settings"
 
 
-_GROUP_MEAN = "geometric mean over the runs that count, with Student's 95 % interval on logs{}, of: {}"
+_GROUP_MEAN = "geometric mean over the counted runs, with Student's 95 % interval on logs{}, of: {}"
 _DECIDED_BY = ", all of which must lie on one side of the bound"
 _SLOPE = "Theil-Sen slope of memory in use over time after warm-up: the median of the slopes between all pairs of samples"
 _SCORE = "the rank's median own work in a step over that of the other ranks, minus 1"
 
 _LOSS = "loss difference"
 
-# By what an evidence's name begins with.
+# By the beginning of an evidence's name.
 _BY_NAME = {
     "cause": "how the run ended, by its exit code, its alarms and the first error lines of its log",
-    "halted": "the run's ranks ended because a halt file asked for it, or it stalled until it was killed",
+    "halted": "the run's ranks ended because of a halt file, or it stalled until it was killed",
     "slope of": _SLOPE,
     "growth of": "that slope times the time of 1,000 steps after warm-up",
     "limit of": "the memory of the GPU or the host",
     "hours until": "free memory over that slope; at the steepest: over the upper end of its interval",
     "straggler score": _SCORE,
     _LOSS: "mean loss of the group minus that of the baseline, over the last quarter of the steps that both have",
-    "total at": "work done by all ranks in the window over the time of the window, geometric mean over the runs that count",
+    "total at": "work done by all ranks in the window over the time of the window, geometric mean over the counted runs",
     "median p90/p50": "median over the runs of p90 over p50 of a step's time in the last timing window",
     "highest p90/p50": "highest over the runs of p90 over p50 of a step's time in the last timing window",
     "spread over repeats": "standard deviation of the throughput over the repeats, of their mean",
@@ -52,7 +52,7 @@ _BY_NAME = {
     "steps of warm-up": "the first change point of the steps' wall time after which it stays level; steps before it do not count",
     "time of slow steps": "excess time of the steps far above the median, over the time of the window",
 }
-# By the kind of a cause of uneven steps.
+# By the kind of a cause of unstable step times.
 _BY_CAUSE = {
     "power_cap": "share of the GPU's samples in the window in which it was throttled by its power limit",
     "thermal": "share of the GPU's samples in the window in which it was throttled by heat",
@@ -65,7 +65,7 @@ _BY_CAUSE = {
     "host_steal": "mean share of CPU time taken by the hypervisor (steal), over the samples of the window",
     "host_load": "samples of the window in which the CPUs were busy, and with what",
     "telemetry_gaps": "samples that came later than their interval, and the time between them",
-    PREFLIGHT: "a check of the host before the first run; whether it was still so during the runs is unknown",
+    PREFLIGHT: "a check of the host before the first run; unknown whether it still held during the runs",
 }
 _AS_SEEN = "as in the file: a line, a variable or a setting that the registry of signatures knows"
 _DECIDES = (
@@ -85,7 +85,7 @@ _OUTCOME_METRICS = frozenset({"failed_runs", "halted_runs", "counted_runs", "dur
 
 
 def how_computed(finding: Finding, evidence: Evidence) -> str:
-    """One sentence."""
+    """How the number was computed, in one sentence."""
     name = _own_name(evidence)
     for beginning, sentence in _BY_NAME.items():
         if name.startswith(beginning):
@@ -107,18 +107,18 @@ def how_computed(finding: Finding, evidence: Evidence) -> str:
 
 
 def _own_name(evidence: Evidence) -> str:
-    """The name of the number; empty for the ends of an interval, which are of the criterion's own figure."""
+    """The name of the number; empty for the ends of an interval, which belong to the criterion's own figure."""
     return "" if evidence.name.startswith((LOWER_END, UPPER_END)) else evidence.name
 
 
 def is_reported_by_workload(finding: Finding) -> bool:
-    """Whether its numbers were reported by the workload: then the evidence's file is the only raw file."""
+    """Whether the workload reported its numbers itself: then the evidence's file is the only raw file."""
     entry = metric_entry(finding.criterion.metric) if finding.criterion else None
     return entry is not None and is_reported(entry)
 
 
 def compares_groups(finding: Finding, evidence: Evidence) -> bool:
-    """Whether the number compares groups, so that it was computed from the files of all of them."""
+    """Whether the number compares groups, and so was computed from the files of all of them."""
     entry = metric_entry(finding.criterion.metric) if finding.criterion else None
     is_comparison = entry is not None and (entry.compares or entry is METRICS["scaling_efficiency"])
     return is_comparison and _own_name(evidence) in ("", _LOSS)

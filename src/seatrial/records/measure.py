@@ -147,6 +147,15 @@ class DebugSetting:
     varied: bool = False
     """An axis or a bundle of the plan sets it: runs with and without it may be compared."""
 
+    @property
+    def file(self) -> str:
+        return self.source.partition(":")[0]
+
+    @property
+    def line(self) -> str:
+        """Its number; empty where it was not found in a log."""
+        return self.source.partition(":")[2]
+
 
 @dataclass(frozen=True, kw_only=True)
 class SlowSign:
@@ -380,6 +389,10 @@ class Window:
     steady: bool = True
     """False when no steady state was found; `reason` says why."""
     reason: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"steps {self.first_step}–{self.last_step}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,12 @@ from seatrial.records.caution import Caution
 from seatrial.records.codec import to_json
 from seatrial.records.measure import Estimate, GroupSummary
 
+WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
+TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
+NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
+CONFOUNDED, DUPLICATE = "confounded", "duplicate"
+"""Notes of a ranking row, in every report and in summary.json."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankedGroup:
@@ -26,9 +32,9 @@ class RankedGroup:
     reason: str = ""
     """Why it cannot win, or why it is tied."""
     note: str = ""
-    """`winner`, `recommended` (not proven), `tied`, `off lane` …; filled where the whole campaign is known."""
+    """`winner`, `recommended` (not proven), `tied`, `off lane` …; set by CampaignResults.ranking_rows."""
     is_conditional: bool = False
-    """Whether it is the winner or recommended only under Ranking.condition; filled with `note`."""
+    """Whether it is the winner or recommended only under Ranking.condition; set with `note`."""
     confounded: str = ""
     """What confounds it with the best, `tower_graph is on in z0 and off in z1`; for the best, with the first such group."""
     is_compared: bool = True

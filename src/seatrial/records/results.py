@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from seatrial.records.attempt import Attempt
@@ -12,8 +12,22 @@ from seatrial.records.caution import MAY_HAVE_FAILED, STEPS_START_OVER, Caution
 from seatrial.records.columns import RunCharts
 from seatrial.records.measure import GroupSummary, RunMeasure, SentinelDrift
 from seatrial.records.outcome import Outcome
-from seatrial.records.plan import CampaignPlan
-from seatrial.records.ranking import Ranking
+from seatrial.records.plan import SENTINEL, CampaignPlan
+from seatrial.records.ranking import (
+    CANNOT_WIN,
+    CONFOUNDED,
+    DUPLICATE,
+    NO_INTERVAL,
+    NOT_ENDED,
+    NOT_RUN,
+    OFF_LANE,
+    ONLY_GROUP,
+    RECOMMENDED,
+    TIED,
+    WINNER,
+    RankedGroup,
+    Ranking,
+)
 from seatrial.records.verdict import CampaignVerdict
 
 # The interval of logging is the widest between so many of the last losses.
@@ -150,3 +164,51 @@ class CampaignResults(GroupedCampaign):
         aside = {group.group_key: set(group.counted) for group in self.groups if group.set_aside_runs}
         ok = [run for run in self.runs if run.attempt.current and run.measure and run.outcome is Outcome.OK]
         return tuple(run for run in ok if run.attempt.spec.run in aside.get(run.attempt.spec.key, (run.attempt.spec.run,)))
+
+    @cached_property
+    def ranking_rows(self) -> tuple[RankedGroup, ...]:
+        """The main lane in order, then the groups off it, each with its note; in each lane groups that have not started come last."""
+        first = ONLY_GROUP if self.is_only_group else RECOMMENDED if self.is_undecided else WINNER
+        rows = []
+        for off_lane, ranked in ((False, self.ranking.groups), (True, self.ranking.off_lane)):
+            waiting = enumerate((group for group in self.not_started if group.lane != off_lane), len(ranked) + 1)
+            for row in (*ranked, *(RankedGroup(rank=rank, summary=group, can_win=False, reason=NOT_RUN) for rank, group in waiting)):
+                own = first if row.group == self.ranking.recommended else ""
+                note = _note(row, own, off_lane=off_lane)
+                rows.append(replace(row, note=note, is_conditional=bool(own and self.ranking.condition)))
+        return tuple(rows)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether first place may still go to another group: they are statistically indistinguishable, or runs are missing."""
+        return bool(not self.ranking.decided or self.pending or self.infrastructure_failures)
+
+    @property
+    def is_only_group(self) -> bool:
+        """Whether the campaign has one group and no run is missing."""
+        groups = sum(group.mode != SENTINEL for group in self.groups)
+        return groups == 1 and not (self.not_started or self.pending or self.infrastructure_failures)
+
+    @property
+    def infrastructure_failures(self) -> list[str]:
+        """Runs that failed because of the platform, without those of sentinels."""
+        return [run for group in self.groups if group.mode != SENTINEL for run in group.infrastructure_failures]
+
+
+def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
+    """`first` is the note of the group to use, '' for the others."""
+    group = row.summary
+    if not (group.runs or group.failed_runs or group.set_aside_runs or group.infrastructure_failures):
+        return NOT_RUN if row.reason == NOT_RUN else NOT_ENDED
+    if off_lane:
+        return OFF_LANE
+    if first:
+        return first
+    if not row.can_win:
+        return DUPLICATE if row.same_as else CANNOT_WIN
+    if not row.is_compared:
+        return CONFOUNDED
+    if not row.tied:
+        return ""
+    # The group with the best mean, which the others are compared with, has no ratio of its own.
+    return TIED if row.ratio is None or row.ratio.low is not None else NO_INTERVAL

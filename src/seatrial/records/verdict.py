@@ -1,7 +1,7 @@
 """What is judged: the metrics a plan's criteria may name, criteria, findings with their evidence, and the verdict.
 
-METRICS has of each metric where it may be evaluated, its unit, whether it needs a bound, and where its value comes from. A dotted field
-reads into a mapping or a record: `figures.samples_per_s` is `GroupSummary.figures["samples_per_s"]`, `stability.cv_pct` is
+METRICS records for each metric where it may be evaluated, its unit, whether it needs a bound, and where its value comes from. A dotted
+field reads into a mapping or a record: `figures.samples_per_s` is `GroupSummary.figures["samples_per_s"]`, `stability.cv_pct` is
 `GroupSummary.stability.cv_pct`.
 """
 
@@ -22,25 +22,25 @@ REPORTED = "reported."
 
 @dataclass(frozen=True)
 class MetricEntry:
-    """One metric a criterion may name."""
+    """One metric that a criterion may name."""
 
     meaning: str
     """One line for people."""
     unit: str = ""
-    """Of its value and of a bound without a unit of its own: `ms`, `%`, `runs`; `ratio` is a plain number, empty is true or false."""
+    """Unit of its value, and of a bound that names none: `ms`, `%`, `runs`; `ratio` is a plain number, empty is true or false."""
     run_field: str | None = None
-    """Field of RunMeasure it reads with scope `every_run`."""
+    """Field of RunMeasure that is read with scope `every_run`."""
     group_field: str | None = None
-    """Field of GroupSummary it reads with the other scopes; None for what is compared, or counted over runs."""
+    """Field of GroupSummary that is read with the other scopes; None for what is compared, or counted over runs."""
     scopes: tuple[str, ...] = field(kw_only=True)
-    """Where it may be evaluated."""
+    """The scopes in which it may be evaluated."""
     default_scope: str = field(kw_only=True)
     needs_bound: bool = field(default=True, kw_only=True)
-    """False for a metric that is true or false by itself and takes no bound."""
+    """False for a metric that is true or false and takes no bound."""
     compares: bool = field(default=False, kw_only=True)
     """True where it compares a group with a baseline, which the criterion or the plan's `baseline` names."""
     per_gpu: bool = field(default=False, kw_only=True)
-    """Divided by the number of GPUs (of ranks, where there are none)."""
+    """Whether it is divided by the number of GPUs (of ranks, where there are none)."""
 
 
 def metric_entry(metric: str) -> MetricEntry | None:
@@ -51,7 +51,7 @@ def metric_entry(metric: str) -> MetricEntry | None:
     return _of_run(f"the figure '{name}' that a run reported itself, the last one", run_field=metric)
 
 
-# A number of single runs; of a group as a whole; of single runs, with the mean for groups; of runs that are counted; of the campaign.
+# In turn: a figure of a run, of a group, of a run with the mean for groups; a count of runs; a figure of the campaign; a comparison.
 _of_run = partial(MetricEntry, scopes=(EVERY_RUN,), default_scope=EVERY_RUN)
 _of_group = partial(MetricEntry, scopes=(EVERY_GROUP, WINNER), default_scope=EVERY_GROUP)
 _measured = partial(MetricEntry, scopes=(EVERY_RUN, EVERY_GROUP, WINNER), default_scope=WINNER)
@@ -156,7 +156,7 @@ METRICS: dict[str, MetricEntry] = {
         "more, up or down; needs the plan's `sentinel`",
         "%",
     ),
-    # What is found in a run.
+    # Findings of a run.
     "leaking_runs": _counted("runs whose memory leaks, of a GPU or of the process tree"),
     "leak_mib_per_min": _of_run("growth of the memory that leaks fastest in a run, 0 where all of it stays level", "MiB/min", "memory"),
     "straggling_runs": _counted("runs in which one rank holds the others up"),
@@ -172,7 +172,7 @@ METRICS: dict[str, MetricEntry] = {
     "gpu_telemetry_empty_ratio": _of_group(
         "share of a group's runs without samples of the GPUs", "ratio", group_field="seed.gpu_telemetry_empty_ratio"
     ),
-    # What the workload reports itself.
+    # Reported by the workload itself.
     "ttft_p99_ms": _of_run("p99 of the time to the first token, reported by the workload", "ms", "reported.ttft_p99_ms"),
     "tpot_p99_ms": _of_run("p99 of the time of each further token, reported by the workload", "ms", "reported.tpot_p99_ms"),
     "valid_queries_pct": _of_run(
@@ -189,7 +189,7 @@ HOW_TO_NAME_A_BASELINE = (
 
 
 class Verdict(str, enum.Enum):
-    """Exit codes 0, 2 and 3."""
+    """The result of judging; exit codes 0, 2 and 3."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -205,13 +205,13 @@ class Baseline:
     """What a criterion compares with: a group of this campaign, a group of another one, or a pinned row of history."""
 
     group: str = ""
-    """Of this campaign, or of `campaign`; there it may be empty: the recommended one."""
+    """A group of this campaign, or of `campaign`, where empty means the recommended one."""
     campaign: str = ""
     history: str = ""
 
     @property
     def shown(self) -> str:
-        """For people."""
+        """The name in reports."""
         return f"the recommended group of {self.campaign}" if self.campaign and not self.group and not self.history else self.text
 
     @property
@@ -230,21 +230,21 @@ class Criterion:
     scope: str
     """`campaign`, `every_run`, `every_group` or `winner` (the recommended group where no winner is proven)."""
     group: str = ""
-    """With scope `winner`: the group that is judged in place of the recommended one; empty for that one."""
+    """The group judged with scope `winner` instead of the recommended one; empty for that one."""
     at_most: float | None = None
     at_least: float | None = None
     unit: str = ""
-    """The metric's own; bounds are in it."""
+    """Unit of the bounds: the metric's own."""
     baseline: Baseline | None = None
-    """For metrics that compare; None where none was named."""
+    """The baseline of a metric that compares; None where the plan names none."""
     ready: str = ""
-    """The named set of criteria that it came from: `stage1_stability`."""
+    """The ready set of criteria it belongs to: `stage1_stability`."""
     reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One number that a finding is based on, and where it was read."""
+    """One number that a finding is based on, and the file it was read from."""
 
     subject: str
     """The run or group."""
@@ -268,12 +268,12 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One judged statement. Those of a plan's criteria decide the verdict; the others are shown beside them."""
+    """One judged statement. Findings of a plan's criteria decide the verdict; the others are shown beside them."""
 
     id: str
     """Unique in the campaign, for `seatrial why OUT ID`: `1-failed_runs-campaign`, `leak:mb16_r1:host`."""
     kind: str = "criterion"
-    """`criterion`, or of a statement: `winner`, `stability`, `cause`, `drift`, `leak`, `straggler`, `steady_state`, `slow_steps`,
+    """`criterion`; without a criterion `winner`, `stability`, `cause`, `drift`, `leak`, `straggler`, `steady_state`, `slow_steps`,
     `failure`, `debug`."""
     criterion: Criterion | None = None
     verdict: Verdict
@@ -289,10 +289,10 @@ class CampaignVerdict:
     verdict: Verdict
     findings: tuple[Finding, ...]
     statements: tuple[Finding, ...] = ()
-    """Findings beside the criteria; none of them changes the exit code."""
+    """Findings without a criterion; none of them changes the exit code."""
     partial: bool = False
-    """True when runs of the plan are still to be run."""
+    """Whether runs of the plan are still pending."""
     confounded: tuple[str, ...] = ()
-    """What confounds groups that were compared all the same (`--allow-confounded`): no plan that `needs` this campaign takes such a
+    """What confounds groups that were compared nevertheless (`--allow-confounded`): no plan that `needs` this campaign accepts such a
     verdict."""
     notes: dict[str, str] = field(default_factory=dict)

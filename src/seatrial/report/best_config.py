@@ -22,7 +22,7 @@ from seatrial.records.results import CampaignResults
 from seatrial.report.tables import Row, group_rows
 from seatrial.report.text import one_line
 
-# The seeds' trainer takes these; a workload with a ZeRO stage is started by the same names.
+# Overrides of the seeds' trainer; a workload with a ZeRO stage takes the same names.
 HYDRA_KEYS = (
     ("zero_stage", "deepspeed_config_yaml.zero_optimization.stage"),
     ("micro_batch", "deepspeed_config_yaml.train_micro_batch_size_per_gpu"),
@@ -34,37 +34,37 @@ HYDRA_KEYS = (
     ("model_load_dtype_effective", "model.text_encoder.torch_dtype"),
     ("tf32_enabled", "train.enable_tf32"),
 )
-# Plain scalars that YAML reads as text, and those among them that it reads as something else.
+# Plain scalars that YAML reads as text, and those that it does not.
 _PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*")
 _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestConfig:
-    """The recommended group, its row in the tables and what its runs had to do."""
+    """The recommended group, its row in the tables and the spec of its runs."""
 
     group: GroupSummary
     row: Row
     spec: RunSpec | None
     confounded: str = ""
-    """What it is confounded by with another group; empty where all else is equal."""
+    """What confounds it with another group; empty where all else is equal."""
     condition: str = ""
-    """What must hold for it to be the best, where nobody knows it."""
+    """What must hold for it to be the best, where that is unknown."""
 
 
 def find_best(results: CampaignResults) -> BestConfig | None:
-    """None when no group of the campaign can be recommended."""
+    """The recommended group; None where there is none."""
     chosen = next((group for group in results.groups if group.group == results.ranking.recommended), None)
     if chosen is None:
         return None
     row = next(row for row in group_rows(results) if row["group"] == chosen.group)
     specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == chosen.group_key)
-    confounded = next((place.confounded for place in results.ranking.groups if place.group == chosen.group), "")
+    confounded = next((row.confounded for row in results.ranking.groups if row.group == chosen.group), "")
     return BestConfig(group=chosen, row=row, spec=next(specs, None), confounded=confounded, condition=results.ranking.condition)
 
 
 def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
-    """Write all three, or remove them."""
+    """Write the three files, or remove them."""
     best = find_best(results)
     if best is None:
         for path in (paths.best_config_json, paths.best_config_env, paths.best_overrides):
@@ -76,17 +76,17 @@ def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
 
 
 def best_config(results: CampaignResults, best: BestConfig) -> dict[str, Any]:
-    """The seeds' 36 keys, then the settings themselves and how sure the choice is."""
+    """The seeds' 36 keys, then the settings and how certain the choice is."""
     ranking = results.ranking
     estimate = best.group.figures.get(ranking.metric)
-    place = next((place for place in ranking.groups if place.group == best.group.group), None)
+    ranked = next((row for row in ranking.groups if row.group == best.group.group), None)
     config = {
         **{key: best.row.get(key) for key in BEST_CONFIG},
         "settings": best.spec.settings if best.spec else {},
         "axes": best.group.axes,
         "rank_metric": ranking.metric,
         "rank_unit": ranking.unit,
-        "value": place.value if place else None,
+        "value": ranked.value if ranked else None,
         "value_low": estimate.low if estimate else None,
         "value_high": estimate.high if estimate else None,
         "n_runs": best.group.runs,
@@ -110,7 +110,7 @@ def best_env(best: BestConfig) -> str:
 
 
 def best_overrides(best: BestConfig) -> str:
-    """One comment, then the seeds' hydra lines where the workload has a ZeRO stage, else lines for `seatrial run --set`."""
+    """A comment, then the seeds' hydra lines where the workload has a ZeRO stage, else lines for `seatrial run --set`."""
     for_trainer = best.row.get("zero_stage") is not None
     command = "the trainer's command" if for_trainer else "`seatrial run PLAN --set LINE`"
     lines = [f"# {format_cell(best.group.group)}: each line is for {command}"]
@@ -118,20 +118,20 @@ def best_overrides(best: BestConfig) -> str:
         lines += [f"{key}={_yaml(best.row[column])}" for column, key in HYDRA_KEYS if best.row.get(column) is not None]
         if (precision := best.row.get("precision_mode_effective")) is not None:
             lines += [f"deepspeed_config_yaml.{kind}.enabled={_yaml(precision == kind)}" for kind in ("bf16", "fp16")]
-    # A bundle is chosen by its name: the axis takes no values.
+    # A bundle is chosen by its name: its axis takes no values.
     bundles = {name: value for name, value in best.group.axes.items() if best.spec and best.spec.labels.get(name) == ""}
     lines += [
         f"# {name} {format_cell(value)} is a bundle of the plan: `--only {format_cell(best.group.group)}`"
         for name, value in bundles.items()
     ]
     chosen = [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items() if name not in bundles]
-    # The trainer takes every line that is no comment.
+    # The trainer takes every line that is not a comment.
     lines += [f"# with a plan: --set {line}" for line in chosen] if for_trainer else chosen
     return _comment(best) + "\n".join(lines) + "\n"
 
 
 def _caution(best: BestConfig) -> str:
-    """What must be known before its figures are believed; empty where nothing was on that slows a run down, and all else is equal."""
+    """What qualifies its figures: debug settings, confounding, a condition; else empty."""
     debug = f"measured with {one_line(', '.join(best.group.debug))} on: its figures are not those of a plain run"
     confounded = f"confounded with another group: {one_line(best.confounded)}"
     known = ((debug, best.group.debug), (confounded, best.confounded), (f"the best only {best.condition}", best.condition))

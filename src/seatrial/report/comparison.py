@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from seatrial.core.text import count
+from seatrial.core.text import count, shortened
 from seatrial.records.codec import to_json
 from seatrial.records.comparison import ComparedGroup, Comparison, LossVerdict, Scaling, ScalingPoint, group_json
 from seatrial.records.measure import Estimate
@@ -21,26 +21,26 @@ RATIO = "ratio"
 APART = "   "
 """Between two figures of one line."""
 WIDEST_INTERVAL = 61
-# The drawing reaches a little beyond what it holds, so that its ends can be seen.
+# The scale extends a little beyond the interval, so that its ends are visible.
 REACH = 1.15
 NO_BREAK = "\N{NO-BREAK SPACE}"
 ONE_FIGURE = re.compile(r"\bp (?:[<=] )?(?=\d)|(?<=\d) %")
 
 
 def comparison_lines(comparisons: Sequence[Comparison], width: int, note: str = "") -> list[str]:
-    """The whole text."""
+    """Every comparison, then what the drawings mean and a note."""
     width = max(width, NARROWEST)
     lines = [line for one in comparisons for line in (*_lines(one, width), "")]
     if any(one.ratio for one in comparisons):
-        lines += [*textwrap.wrap(f"│ is a ratio of 1, [ ] the {comparisons[0].margin_pct:g} % that does not matter.", width), ""]
+        lines += [*textwrap.wrap(f"│ is a ratio of 1, [ ] the margin of {comparisons[0].margin_pct:g} % that does not matter.", width), ""]
     if note:
         lines += [*textwrap.wrap(note, width), ""]
-    # Names come from folders and files, and may hold control sequences.
+    # Names come from folders and files and may contain control sequences.
     return [one_line(line) for line in lines[:-1]]
 
 
 def comparison_json(comparisons: Sequence[Comparison], groups: Sequence[ComparedGroup], note: str = "") -> dict[str, Any]:
-    """Plain values; each group with its runs, their windows and n, but without their losses by step."""
+    """Plain values; each group with its runs, their windows and n, without losses by step."""
     return {
         "comparisons": [to_json(one) for one in comparisons],
         "sides": [_group_json(group) for group in {(group.name, group.campaign): group for group in groups}.values()],
@@ -57,34 +57,34 @@ def _group_json(group: ComparedGroup) -> dict[str, Any]:
 
 def _lines(one: Comparison, width: int) -> Iterator[str]:
     yield f"{one.b} against {one.a}: {relation_text(one)}"
-    for label, text in facts(one):
-        yield from _row(label, text, width)
+    for label, parts in facts(one):
+        yield from _row(label, APART.join(parts), width)
         if label == RATIO and one.ratio is not None:
             yield f"{INDENT}{'':{LABEL}} {drawn(one.ratio, one.margin_pct, min(width - LABEL - 3, WIDEST_INTERVAL))}".rstrip()
     yield from _wrapped(one.reason, width)
 
 
 def relation_text(one: Comparison) -> str:
-    """`FASTER`, with what it stands under where nobody knows whether that holds."""
+    """`FASTER`, with its condition where it is unknown whether that holds."""
     return f"{one.relation.value}, {one.condition}" if one.condition else one.relation.value
 
 
-def facts(one: Comparison) -> Iterator[tuple[str, str]]:
-    """(label, text) of each fact behind the relation."""
-    yield one.unit, APART.join((f"{one.a} {_value(one.value_a)}", f"{one.b} {_value(one.value_b)}"))
+def facts(one: Comparison) -> Iterator[tuple[str, Sequence[str]]]:
+    """(label, figures or sentences) of each fact behind the relation."""
+    yield one.unit, (f"{one.a} {_value(one.value_a)}", f"{one.b} {_value(one.value_b)}")
     if one.ratio is not None:
-        yield RATIO, APART.join(_ratio_figures(one.ratio, one))
+        yield RATIO, tuple(_ratio_figures(one.ratio, one))
     if one.detectable_pct is not None:
-        yield "would show", f"{_pct(one.detectable_pct)} four times in five ({one.method})"
+        yield "would show", (f"{_pct(one.detectable_pct)} four times in five ({one.method})",)
     elif one.ratio is not None:
-        yield "would show", f"too few runs to tell ({one.method})"
+        yield "would show", (f"too few runs to tell ({one.method})",)
     if one.loss is not None:
         shown = one.loss.verdict.value.upper() if one.loss.verdict is LossVerdict.WORSE else one.loss.verdict.value
-        yield "loss", f"{shown}: {one.loss.reason}"
+        yield "loss", (f"{shown}: {one.loss.reason}",)
     if one.differs:
-        yield "differs in", ", ".join(one.differs)
+        yield "differs in", (", ".join(one.differs),)
     for caution in one.cautions:
-        yield "caution", caution
+        yield "caution", (caution,)
 
 
 def _row(label: str, text: str, width: int) -> list[str]:
@@ -93,7 +93,7 @@ def _row(label: str, text: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int, first: str = "", then: str = "") -> list[str]:
-    """Lines of the text; what is one figure, `p < 0.0001` or `3.2 %`, is not broken."""
+    """Lines of the text, in which figures such as `p < 0.0001` and `3.2 %` are not broken."""
     bound = ONE_FIGURE.sub(lambda found: found[0].replace(" ", NO_BREAK), text)
     lines = textwrap.wrap(bound, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
@@ -101,7 +101,7 @@ def _wrapped(text: str, width: int, first: str = "", then: str = "") -> list[str
 
 def _value(value: Estimate | None) -> str:
     if value is None:
-        return "no run that counts"
+        return "no counted run"
     return " ".join(filter(None, (figure(value.mean), margin(value), f"({count(value.n, 'run')})")))
 
 
@@ -144,13 +144,13 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def families_lines(found: Sequence[Scaling], width: int) -> list[str]:
-    """Every family's text, one below the other."""
+    """The text of every family."""
     blocks = [scaling_lines(one, width) for one in found]
     return [line for at, block in enumerate(blocks) for line in ([""] * (at > 0) + block)]
 
 
 def scaling_lines(found: Scaling, width: int) -> list[str]:
-    """The whole text; never wider than `width`, but for what cannot be broken."""
+    """Table, bars, fit and projections of one family; no line is wider than `width`, unless it cannot be broken."""
     width = max(width, NARROWEST)
     family = f" ({found.family})" if found.family else ""
     lines = textwrap.wrap(f"{found.unit or found.metric} over {found.worker}s{family}", width)
@@ -163,18 +163,18 @@ def scaling_lines(found: Scaling, width: int) -> list[str]:
     lines += textwrap.wrap(found.reason, width)
     for caution in found.cautions:
         lines += textwrap.wrap(f"Caution: {caution}", width, subsequent_indent="  ")
-    # Names come from folders and files, and may hold control sequences.
+    # Names come from folders and files and may contain control sequences.
     return [one_line(line) for line in lines]
 
 
 def families_json(found: Sequence[Scaling]) -> dict[str, Any]:
-    """One family as it is, several as a list."""
+    """One family as an object, several as a list."""
     plain: list[dict[str, Any]] = to_json(list(found))
     return plain[0] if len(plain) == 1 else {"families": plain}
 
 
 def _table(found: Scaling, width: int) -> Iterator[str]:
-    """Columns as wide as their cells; a narrow terminal loses some of them."""
+    """Columns as wide as their cells; a narrow terminal shows fewer of them."""
     cells = [_cells(point, found.worker) for point in found.points]
     headings = [name for name in cells[0] if name != "nodes" or any(point.nodes > 1 for point in found.points)]
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in headings}
@@ -196,7 +196,7 @@ def _cells(point: ScalingPoint, worker: str) -> dict[str, str]:
         "95 %": _interval(point.efficiency),
         "step ms": figure(point.step_ms),
         "runs": str(point.runs),
-        "group": point.group if len(point.group) <= LONGEST_NAME else f"{point.group[: LONGEST_NAME - 1]}…",
+        "group": shortened(point.group, LONGEST_NAME),
     }
 
 
@@ -209,7 +209,7 @@ def _interval(share: Estimate) -> str:
 
 
 def _efficiency_bars(points: Sequence[ScalingPoint], width: int) -> Iterator[str]:
-    """Efficiency as bars, the whole width being the largest there is or 100 %."""
+    """Efficiency as bars; full width is the largest efficiency, at least 100 %."""
     columns = min(width - 20, WIDEST_BAR)
     full = max(1.0, *(point.efficiency.mean for point in points))
     for point in points:
@@ -234,7 +234,7 @@ def _fit(found: Scaling) -> str:
 
 
 def _projections(found: Scaling, width: int) -> Iterator[str]:
-    """What more GPUs would give, each with its 95 % interval."""
+    """Projected figures for more GPUs, each with its 95 % interval."""
     for each in found.projections:
         interval = f"95 % {figure(each.low)} to {figure(each.high)}"
         text = f"{figure(each.value)} {found.unit} ({interval}), {_percent(each.efficiency)} efficiency"
@@ -243,14 +243,14 @@ def _projections(found: Scaling, width: int) -> Iterator[str]:
 
 HEADS = ("row", "name", "group", "runs", "throughput", "taken")
 RIGHT = ("row", "runs")
-# Names are what gives way where the terminal is narrow, and not below this.
+# Columns that are cut on a narrow terminal, and their least width.
 CUT, SHORTEST = ("name", "group"), 8
 GAP = "  "
 
 
 def history_lines(rows: Sequence[Mapping[str, Any]], file: str, width: int = 80, unreadable: int = 0) -> list[str]:
-    """The table, or how to begin one."""
-    lost = [f"{count(unreadable, 'line')} of {file} cannot be read, and what they held is not shown"] if unreadable else []
+    """The table, or how to add a row."""
+    lost = [f"{count(unreadable, 'line')} of {file} cannot be read and are not shown"] if unreadable else []
     if not rows:
         return [
             f"{file} has no rows{' that can be read' if unreadable else ' yet'}; `seatrial history add OUT` keeps a campaign's groups",
@@ -279,7 +279,7 @@ def _machine_and_folder(row: Mapping[str, Any]) -> str:
 
 
 def _history_widths(cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """As wide as the cells, but names are cut where the line is too long."""
+    """Widths of the columns; those of names shrink where a line is too long."""
     widths = [max(len(line[at]) for line in cells) for at in range(len(HEADS))]
     while sum(widths) + len(GAP) * (len(HEADS) - 1) > width:
         widest = max((HEADS.index(head) for head in CUT), key=lambda at: widths[at])
@@ -295,7 +295,7 @@ def _history_line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Cut in the middle: names and paths differ at their ends."""
+    """Shortened in the middle: names and paths differ at their ends."""
     if len(text) <= width:
         return text
     end = width * 2 // 3

@@ -1,7 +1,7 @@
 """summary.md, for a pull request: the headline and the criteria first, then the ranking, then the rest in `<details>`.
 
-In: CampaignResults. Out: the text, with every name and log line escaped. It stays below GitHub's limit for a comment: tables are cut to so
-many rows, and if that is not enough, the longest sections are left out and named.
+In: CampaignResults. Out: the text, with every name and log line escaped. It stays below GitHub's limit for a comment: tables are limited to
+a number of rows, and if that is not enough, the longest sections are left out and named.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from seatrial.report.view.first_screen import Status, headline, headline_text
 from seatrial.report.view.machine import communicator_lines, machines
 from seatrial.report.view.problems import failures
 
-# GitHub takes 65,536; who posts it may want to add something.
+# GitHub allows 65,536; the rest is for text that the user adds.
 MAX_CHARACTERS = 60_000
 MAX_OF_THE_HEAD = 40_000
 MAX_MACHINES = 20
 CIRCLES = {Status.GOOD: "🟢", Status.BAD: "🔴", Status.OPEN: "🟡", Status.UNKNOWN: "⚪"}
-"""The colours of the headline, which Markdown has no other way to show."""
+"""The colours of the headline: Markdown has no others."""
 PICTURES = {
     "ranking": "Ranking with 95 % intervals",
     "heat": "Throughput by axes",
@@ -54,12 +54,12 @@ PICTURES = {
     "ranks": "Work and wait of each rank",
     "eta": "ETA",
 }
-"""Charts that may exist as PNG, by id; the first is shown with the ranking."""
+"""Titles of charts that may exist as PNG, by id; the first is shown with the ranking."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Details:
-    """Sections under one title, each a heading and its content."""
+    """Folded sections under one title, each a heading and its content."""
 
     title: str
     sections: tuple[str, ...]
@@ -89,7 +89,7 @@ def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) 
 
 
 def _sections(blocks: Iterable[str]) -> tuple[str, ...]:
-    """Headings and what follows them, together."""
+    """Each heading with the blocks that follow it."""
     found: list[list[str]] = []
     for block in blocks:
         if block.startswith("## ") or not found:
@@ -99,7 +99,7 @@ def _sections(blocks: Iterable[str]) -> tuple[str, ...]:
 
 
 def _within_limit(head: str, folds: list[Details]) -> str:
-    """The whole text, without the longest sections where it is too long."""
+    """The whole text, without its longest sections where it is too long."""
     left_out: list[str] = []
     while len(text := _assembled(head, folds, left_out)) > MAX_CHARACTERS and any(fold.sections for fold in folds):
         longest = max((section for fold in folds for section in fold.sections), key=len)
@@ -118,7 +118,7 @@ def _assembled(head: str, folds: list[Details], left_out: list[str]) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Whole lines, at most `most` characters."""
+    """The first whole lines, at most `most` characters."""
     if len(text) <= most:
         return text
     end = text.rfind("\n", 0, most)

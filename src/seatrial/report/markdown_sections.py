@@ -1,10 +1,10 @@
-"""The sections of summary.md: blocks of Markdown from the results, and the escaping and tables they share."""
+"""The sections of summary.md as blocks of Markdown, with their escaping and tables."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from statistics import fmean
+from statistics import geometric_mean
 
 from seatrial.core.paths import CAMPAIGN_FILES, CampaignPaths
 from seatrial.core.tables import format_cell
@@ -20,20 +20,20 @@ from seatrial.report.tables import Row, group_rows, rows_by_stability, skipped_r
 from seatrial.report.text import NONE, OTHER, figure, one_line, short_figure
 from seatrial.report.view import campaign, machine, problems, steps
 
-# An underscore inside a word is text to every reader of Markdown; group names would be hard to read with it escaped.
+# An underscore inside a word is plain text in every Markdown; escaped ones would make group names hard to read.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-+#=]")
 MAX_ROWS = 25
-"""Rows of a table in summary.md, which goes into a pull request."""
+"""Rows of a table in summary.md, which is meant for a pull request."""
 
 
 def escape(text: object) -> str:
-    """Text that is shown as it is: no emphasis, link, html, table cell or heading comes of it."""
+    """Text that is shown literally: no emphasis, link, HTML, table cell or heading."""
     line = " ".join(one_line(str(text)).split())
     return _SPECIAL.sub(lambda found: "\\" + found.group(), line.replace("&", "&amp;"))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> str:
-    """A table; the columns numbered in `right` hold figures and are set to the right."""
+    """A table; the columns in `right` hold figures and are right-aligned."""
     marks = ["---:" if number in right else "---" for number in range(len(headers))]
     lines = [_table_line(headers), f"| {' | '.join(marks)} |", *(_table_line([escape(cell) for cell in row]) for row in rows)]
     return "\n".join(lines)
@@ -47,18 +47,18 @@ def limited_table(
     where: str = CAMPAIGN_FILES.summary_json.name,
     most: int = MAX_ROWS,
 ) -> str:
-    """A table of its first rows; where there are more, how many were left out and where they are."""
+    """The first rows of a table; of more rows, their number and the file that has them."""
     shown = table(headers, rows[:most], right)
     return shown if len(rows) <= most else f"{shown}\n\n{len(rows) - most} more rows are left out here: `{where}` has them."
 
 
 def details(title: str, sections: Sequence[str], *, is_open: bool = False) -> list[str]:
-    """Sections that GitHub shows folded under a title of ours; a blank line around what is inside lets it be Markdown."""
+    """Sections that GitHub folds under a title; blank lines around the content make it Markdown."""
     return [f"<details{' open' if is_open else ''}>\n<summary>{title}</summary>", *sections, "</details>"]
 
 
 def code_block(lines: Sequence[str]) -> str:
-    """A fenced block whose fence is longer than any run of backticks inside."""
+    """A fenced block; its fence is longer than any sequence of backticks inside."""
     cleaned = [one_line(line) for line in lines]
     longest = max((len(run) for line in cleaned for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -75,10 +75,10 @@ CRITERIA_DIFFER = "Criteria look at single runs, so their p90/p50 may differ fro
 
 
 def ranking_section(results: CampaignResults) -> Iterator[str]:
-    """Heading, winners, the main lane, what is off it, reasons."""
+    """Heading, winners, main lane, groups off it, reasons."""
     yield "## Ranking"
     yield escape(campaign.winners_sentence(results))
-    rows = campaign.ranking_rows(results)
+    rows = results.ranking_rows
     main_lane = [row for row in rows if row.summary.lane]
     if main_lane:
         yield _ranking_table(results, main_lane)
@@ -109,11 +109,11 @@ def _ranking_row(row: RankedGroup, axes: Sequence[str], runs: Sequence[MeasuredR
 
 
 MAX_STATEMENTS = 40
-"""A campaign of a thousand runs can have one for each."""
+"""A campaign of a thousand runs may have one for each."""
 
 
 def findings_list(findings: Sequence[Finding]) -> str:
-    """One bullet each, advice below it."""
+    """A bullet per finding, its advice below it."""
     lines = []
     for finding in findings:
         lines.append(f"- **{problems.word_of(finding)}** {escape(finding.text)} ({escape(finding.id)}{_evidence(finding)})")
@@ -122,13 +122,13 @@ def findings_list(findings: Sequence[Finding]) -> str:
 
 
 def statements_section(results: CampaignResults) -> Iterator[str]:
-    """`## Other findings`: statements beside the criteria; nothing where nothing ran."""
+    """Findings without a criterion; nothing where nothing ran."""
     if results.verdict.statements:
         yield "## Other findings"
-        yield f"{problems.DECIDES_NOTHING} `seatrial why OUT ID` shows what each rests on."
+        yield f"{problems.DECIDES_NOTHING} `seatrial why OUT ID` shows the evidence of each."
         yield findings_list(results.verdict.statements[:MAX_STATEMENTS])
         if (more := len(results.verdict.statements) - MAX_STATEMENTS) > 0:
-            yield f"{count(more, 'statement')} more are left out here: `verdict.json` has them, and so has `seatrial why OUT`."
+            yield f"{count(more, 'more finding')} left out here: `verdict.json` has them, and so has `seatrial why OUT`."
 
 
 def _evidence(finding: Finding) -> str:
@@ -145,7 +145,7 @@ MAX_CAUTIONS = 40
 
 
 def failures_section(results: CampaignResults) -> Iterator[str]:
-    """Runs that ended in the same way for the same reason are one entry."""
+    """One entry for runs that ended in the same way for the same reason."""
     yield "## Failures"
     found = problems.failures(results)
     if not found:
@@ -157,7 +157,7 @@ def failures_section(results: CampaignResults) -> Iterator[str]:
 
 
 def cautions_section(results: CampaignResults) -> Iterator[str]:
-    """One line per caution, with its runs."""
+    """A line per caution, with its runs."""
     yield "## Cautions"
     found = campaign.shown_cautions(results)
     if not found:
@@ -186,7 +186,7 @@ def _failure(failure: problems.Failure) -> Iterator[str]:
 
 
 def health_section(results: CampaignResults) -> Iterator[str]:
-    """Heading, one line for each fact, and the harmless warnings."""
+    """Heading, a line per fact, and the harmless warnings."""
     yield "## Health"
     health = problems.health_of(results)
     if not health.runs:
@@ -201,17 +201,16 @@ def health_section(results: CampaignResults) -> Iterator[str]:
 
 COURSE_COLUMNS = 24
 STEPS_EXPLAINED = (
-    "Milliseconds from step end to step end, over the steps that count, each as long as its slowest rank took; percentiles are means over "
-    "the runs, lowest and highest those of all. The course is the median of the runs, of their lowest rank, drawn between lowest and "
-    f"highest; `log` where that is on a log scale, as the highest is more than {steps.LOG_FROM:g} times the median."
+    "Milliseconds from step end to step end, over the steps that count, each as long as its slowest rank took; percentiles are geometric "
+    "means over the runs, lowest and highest those of all runs. The course is the median of the runs, of their lowest rank, drawn between "
+    f"lowest and highest; `log` where that is on a log scale, as the highest is more than {steps.LOG_FROM:g} times the median."
 )
 PHASES_EXPLAINED = (
-    "Milliseconds and share of a step, means over the runs that count, on the n steps whose phases were recorded; `in all` is how long "
-    "those took, `median step` the p50 of all steps that count. Recording phases may make a step slower."
+    "Milliseconds and share of a step, means over the counted runs, on the n steps whose phases were recorded; `in all` is how long "
+    "those took, `median step` the p50 of all counted steps. Recording phases may make a step slower."
 )
 RANKS_EXPLAINED = (
-    "Medians over the n steps whose phases were recorded. All ranks end a step together: the one that waits least is the one the others "
-    "wait for."
+    "Medians over the n steps whose phases were recorded. All ranks end a step together: the others wait for the one that waits least."
 )
 
 
@@ -227,7 +226,7 @@ def step_time_section(results: CampaignResults) -> Iterator[str]:
     ]
     headers = ["group", "lowest", "p50", "p90", "p99", "highest", "course", "window", "n", "runs"]
     if not drawn:
-        # Three columns that would be empty.
+        # Three columns would be empty.
         kept = [at for at, title in enumerate(headers) if title not in ("lowest", "highest", "course")]
         headers, rows = [headers[at] for at in kept], [[row[at] for at in kept] for row in rows]
     right = [at for at, title in enumerate(headers) if title not in ("group", "course", "window")]
@@ -261,7 +260,7 @@ def phases_section(results: CampaignResults) -> Iterator[str]:
 
 
 def ranks_section(results: CampaignResults) -> Iterator[str]:
-    """One row per group with two ranks or more; nothing where there is none."""
+    """One row per group with two ranks or more; nothing without such a group."""
     found = steps.ranks(results)
     if not found:
         return
@@ -284,8 +283,9 @@ def _step_row(group: GroupSummary, runs: Sequence[MeasuredRun], times: steps.Ste
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return figure(fmean(known)) if known else NONE
+    """Geometric, as all figures of a group."""
+    known = [value for value in values if value]
+    return figure(geometric_mean(known)) if known else NONE
 
 
 def _share(part: float, whole: float) -> str:
@@ -340,7 +340,7 @@ def hosts_section(results: CampaignResults) -> Iterator[str]:
 
 
 def smoke_section(results: CampaignResults) -> Iterator[str]:
-    """One column per run; nothing where no run has a record."""
+    """One column per run; nothing without records."""
     records = machine.smoke_records(results)
     if not records:
         return
@@ -363,7 +363,7 @@ QUALITY = ("estimates", "median error s", "p90 error s", "median, of the run", "
 
 
 def eta_section(results: CampaignResults) -> Iterator[str]:
-    """Heading, first and last estimate of each run, and how far all of them were off."""
+    """Heading, first and last estimate of each run, and the error of all estimates."""
     yield "## ETA Overview"
     seeds = [(run.attempt.spec.run, run.measure.seed) for run in results.counted if run.measure]
     estimated: list[Row] = [{"run": name, **seed} for name, seed in seeds if seed.get("eta_points")]
@@ -383,7 +383,7 @@ def eta_section(results: CampaignResults) -> Iterator[str]:
 
 
 def _quality_table(rows: Sequence[Sequence[str]]) -> str:
-    """Part of every summary, also without figures."""
+    """The table is part of every summary, even without figures."""
     return limited_table(["ETA quality", *QUALITY], rows, right=range(1, len(QUALITY) + 1), where=CAMPAIGN_FILES.per_run_metrics.name)
 
 
@@ -429,7 +429,7 @@ SKIPPED_COLUMNS = (("reason", "reason"), ("outcome", "outcome"), ("cause", "caus
 
 
 def seed_sections(results: CampaignResults, paths: CampaignPaths) -> Iterator[str]:
-    """Heading and body of each, in the seeds' order."""
+    """Heading and body of each section, in the seeds' order."""
     groups = group_rows(results)
     yield "## Best Config"
     yield _best_config(results, paths)
@@ -469,7 +469,7 @@ def _group_summary(results: CampaignResults, groups: Sequence[Row]) -> Iterator[
         return
     yield _rows_table(groups, "group", GROUP_COLUMNS)
     yield (
-        "These figures are sums of phases, the mean over the last timing points of each run, and not the wall clock of the ranking. "
+        "These figures are sums of phases, the mean over the last timing points of each run, not the wall clock of the ranking. "
         f"Speed-up is against the group '{escape(results.baseline_group)}', where there is one."
     )
     if text := campaign.why_no_tail(results):
@@ -477,7 +477,7 @@ def _group_summary(results: CampaignResults, groups: Sequence[Row]) -> Iterator[
 
 
 def _rows_table(rows: Sequence[Row], name: str, columns: Sequence[tuple[str, str]], where: str = CAMPAIGN_FILES.group_summary.name) -> str:
-    """Rows by name; figures to the right."""
+    """A row per name; figures are right-aligned."""
     body = [[row[name], *(_row_cell(row.get(column)) for column, _ in columns)] for row in rows]
     numeric = [number for number, (column, _) in enumerate(columns, start=1) if not any(isinstance(row.get(column), str) for row in rows)]
     return limited_table([name, *(title for _, title in columns)], body, right=numeric, where=where)

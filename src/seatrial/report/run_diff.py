@@ -1,4 +1,4 @@
-"""What differs between two attempts, whether they may be averaged, and the same as text and as JSON."""
+"""What differs between two attempts and whether they may be averaged, as values, text and JSON."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ HARDWARE_FIELDS = (
 )  # fmt: skip
 CODE_FIELDS = ("git_commit_hash", "git_branch", "git_dirty", "git_diff_sha256")
 OUTCOME_FIELDS = ("outcome", "cause", "detail", "exit_code", "killed")
-# The run's identity, and what has a section of its own or is compared argument by argument.
+# The run's identity, fields with a section of their own, and argvs, which are compared argument by argument.
 _NOT_SETTINGS = ("run", "group", "repeat", "hash", "group_key", "labels", "varied", "script_sha256", "settings", "axes", "env")
 _ARGV_FIELDS = {"workload": ("args",), "launcher": ("args", "program")}
-# Every attempt has its own.
+# Different in every attempt.
 _OWN_VARIABLES = (events.ENV_RUN_DIR, events.ENV_RUN, events.ENV_ATTEMPT, "MASTER_PORT")
 
 
@@ -53,7 +53,7 @@ class Difference:
     before: Any
     after: Any
     parts: bool = False
-    """Whether it is one of those in which the fingerprints differ."""
+    """Whether the fingerprints differ in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +65,14 @@ class RunDiff:
     differences: tuple[Difference, ...]
     fingerprints_equal: bool
     parted_by: tuple[str, ...]
-    """Facts of the fingerprint that differ; empty too where a fingerprint was made by other rules, or is missing."""
+    """Facts of the fingerprint that differ; also empty where a fingerprint was computed by other rules, or is missing."""
     may_be_averaged: bool
     says: str
     """Whether they may be averaged, in a sentence."""
 
     @property
     def masked(self) -> tuple[str, ...]:
-        """Variables of the plans whose values are masked in both: whether they differ is unknown, unless the runs have one hash."""
+        """Variables of the plans that are masked in both: unknown whether they differ, unless the runs have one hash."""
         old, new = self.before.attempt.spec, self.after.attempt.spec
         if old.group_key and old.group_key == new.group_key:
             return ()
@@ -100,32 +100,32 @@ def diff_runs(before: DiffedRun, after: DiffedRun) -> RunDiff:
 
 def _sentence(old: Provenance, new: Provenance, parting: Sequence[str], same_settings: bool, same_effective: bool) -> str:
     if not (old.fingerprint and new.fingerprint):
-        return "No fingerprint was recorded of at least one of them: they are not averaged."
+        return "At least one has no recorded fingerprint: not averaged."
     if parting:
         return f"Fingerprints differ: not averaged. Different: {', '.join(parting)}."
     if old.fingerprint != new.fingerprint:
-        return "Fingerprints differ, though no recorded fact does: another version of Seatrial made one of them. They are not averaged."
+        return "Fingerprints differ without a recorded reason: computed by different versions. Not averaged."
     if not same_settings:
-        return "Fingerprints equal, settings not: two groups, which may be compared and are not averaged."
+        return "Fingerprints equal, settings not: two groups, which may be compared. Not averaged."
     if not same_effective:
-        return "Fingerprints equal, effective settings not: they are not averaged."
+        return "Fingerprints equal, effective settings not: not averaged."
     return "Fingerprints equal: may be averaged."
 
 
 def _all_differences(before: DiffedRun, after: DiffedRun, parting: Sequence[str]) -> Iterator[Difference]:
     old, new = before.attempt, after.attempt
     yield from _settings(old.spec, new.spec)
-    yield from _unlike("settings", _fields(old.provenance, ("plan_hash",)), _fields(new.provenance, ("plan_hash",)))
+    yield from _differing("settings", _fields(old.provenance, ("plan_hash",)), _fields(new.provenance, ("plan_hash",)))
     old_used, new_used = ({name: one.effective for name, one in run.effective.items()} for run in (before, after))
-    yield from _unlike("effective settings", old_used, new_used)
-    yield from _unlike("environment", _environment(before, after), _environment(after, before), parting)
-    yield from _unlike("versions", _versions(old.provenance), _versions(new.provenance), parting)
-    yield from _unlike("hardware", _hardware(old.provenance), _hardware(new.provenance), parting)
-    yield from _unlike("code", _code(old), _code(new), parting)
-    yield from _unlike("outcome", _outcome(old), _outcome(new))
+    yield from _differing("effective settings", old_used, new_used)
+    yield from _differing("environment", _environment(before, after), _environment(after, before), parting)
+    yield from _differing("versions", _versions(old.provenance), _versions(new.provenance), parting)
+    yield from _differing("hardware", _hardware(old.provenance), _hardware(new.provenance), parting)
+    yield from _differing("code", _code(old), _code(new), parting)
+    yield from _differing("outcome", _outcome(old), _outcome(new))
 
 
-def _unlike(section: str, before: Mapping[str, Any], after: Mapping[str, Any], parting: Sequence[str] = ()) -> Iterator[Difference]:
+def _differing(section: str, before: Mapping[str, Any], after: Mapping[str, Any], parting: Sequence[str] = ()) -> Iterator[Difference]:
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name), after.get(name)
         if old != new:
@@ -133,18 +133,18 @@ def _unlike(section: str, before: Mapping[str, Any], after: Mapping[str, Any], p
 
 
 def _settings(old: RunSpec, new: RunSpec) -> Iterator[Difference]:
-    yield from _unlike("settings", {**old.axes, **old.settings}, {**new.axes, **new.settings})
+    yield from _differing("settings", {**old.axes, **old.settings}, {**new.axes, **new.settings})
     for part, names in _ARGV_FIELDS.items():
         for name in names:
             before, after = (getattr(getattr(spec, part), name) for spec in (old, new))
             yield from argv_differences("args" if part == "workload" else f"launcher.{name}", before, after)
     before, after = ({f"env.{name}": value for name, value in spec.env.items()} for spec in (old, new))
-    yield from _unlike("settings", before, after)
-    yield from _unlike("settings", _rest_of(old), _rest_of(new))
+    yield from _differing("settings", before, after)
+    yield from _differing("settings", _rest_of(old), _rest_of(new))
 
 
 def argv_differences(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Difference]:
-    """The differences of two commands, each named by the option before it."""
+    """Differences of two commands, each named after the option before it."""
     for kind, i1, i2, j1, j2 in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
@@ -154,7 +154,7 @@ def argv_differences(name: str, before: Sequence[str], after: Sequence[str]) -> 
 
 
 def _rest_of(spec: RunSpec) -> dict[str, Any]:
-    """The other fields of a spec, as `part.name`; a bundled workload has its steps among its settings."""
+    """The other fields of a spec, as `part.name`; a bundled workload has its steps in its settings."""
     found: dict[str, Any] = {}
     for name, value in to_json(spec).items():
         if isinstance(value, dict):
@@ -166,8 +166,9 @@ def _rest_of(spec: RunSpec) -> dict[str, Any]:
 
 
 def _environment(run: DiffedRun, other: DiffedRun) -> dict[str, str]:
-    """Recorded variables but for each attempt's own and those of the plan, which are settings."""
-    # Of two records the one that both have: they do not hold the same variables, and what one leaves out is no difference.
+    """Recorded variables without each attempt's own and those of the plan, which are settings."""
+    # The two records hold different variables, so the one that both attempts have is used: a variable that one leaves out is not a
+    # difference.
     recorded = run.environment if run.environment and other.environment else run.attempt.provenance.environment
     left_out = {*_OWN_VARIABLES, *run.attempt.spec.env, *other.attempt.spec.env}
     return {name: value for name, value in sorted({**run.attempt.provenance.variables, **recorded}.items()) if name not in left_out}
@@ -191,30 +192,30 @@ def _outcome(attempt: Attempt) -> dict[str, Any]:
 
 
 def _fields(provenance: Provenance, names: Sequence[str]) -> dict[str, Any]:
-    """The known fields: an empty one counts as missing."""
+    """The known fields; an empty one counts as missing."""
     return {name: value for name in names if (value := getattr(provenance, name)) not in ("", 0)}
 
 
 NARROWEST = 40
 WIDEST_NAME = 24
-ALIKE = "Nothing recorded of the two differs."
-MASKED = "The hashes differ though no shown setting does: a masked value differs, or how a number is written."
+NO_DIFFERENCE = "No recorded difference."
+MASKED = "The hashes differ, but no shown setting does: a masked value differs, or how a number is written."
 
 
 def diff_lines(diff: RunDiff, width: int) -> list[str]:
-    """The whole text, no line wider than `width` but for what cannot be broken."""
+    """Both attempts, their differences and whether they may be averaged; no line is wider than `width`, unless it cannot be broken."""
     width = max(width, NARROWEST)
     lines = [*_heads(diff, width), "", *_sections(diff.differences, width)]
     if not diff.differences:
-        lines.append(ALIKE)
+        lines.append(NO_DIFFERENCE)
     if any(difference.parts for difference in diff.differences):
-        lines.append("* parts the fingerprints")
+        lines.append("* part of the fingerprint")
     same_group = diff.before.attempt.spec.group_key == diff.after.attempt.spec.group_key
     if not same_group and not any(one.section == "settings" or one.name == "script_sha256" for one in diff.differences):
         lines += textwrap.wrap(MASKED, width)
     if masked := diff.masked:
-        lines += textwrap.wrap(f"Masked in both, so that a difference would not be seen: {', '.join(masked)}.", width)
-    # Names and values come from files, and may hold control sequences.
+        lines += textwrap.wrap(f"Masked in both, so a difference would not show: {', '.join(masked)}.", width)
+    # Names and values come from files and may contain control sequences.
     return [one_line(line) for line in (*lines, *textwrap.wrap(diff.says, width))]
 
 

@@ -1,8 +1,8 @@
 """The report's tables: per_run_metrics.csv, group_summary.csv, ranked_groups.csv, skipped_runs.tsv and charts/*.csv; typed frames for
 export.
 
-In: CampaignResults. Out: rows as dicts of plain values, polars frames, and files. A table without rows is not written, and one left from an
-earlier report is removed.
+In: CampaignResults. Out: rows as dicts of plain values, polars frames, and files. A table without rows is not written; that of an earlier
+report is removed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Scalar]
 
-# Estimates with their interval, and those shown by their mean alone: metric → column.
+# Estimates with their interval, and those with only their mean: metric → column.
 WITH_INTERVAL = {"samples_per_s": "wall_samples_per_sec", "tokens_per_s": "wall_tokens_per_sec", "steps_per_s": "wall_steps_per_sec"}
 MEAN_ALONE = {
     "wall_p50_ms": "wall_iter_p50_ms",
@@ -64,7 +64,7 @@ MEAN_ALONE = {
 
 
 def axis_columns(results: CampaignResults) -> list[str]:
-    """`axis_NAME` for every axis the seeds have no column for, in the order they first occur."""
+    """`axis_NAME` for every axis without a column of the seeds, in the order of their first occurrence."""
     run_axes = (run.attempt.spec.axes for run in results.runs)
     names = dict.fromkeys(name for axes in (*(group.axes for group in results.groups), *run_axes) for name in axes)
     return [f"{AXIS}{name}" for name in names if name not in SEED_SETTINGS]
@@ -87,13 +87,13 @@ def per_run_rows(results: CampaignResults) -> list[Row]:
 
 def group_rows(results: CampaignResults) -> list[Row]:
     """Every group, in the campaign's order."""
-    places = {ranked.group: ranked for ranked in (*results.ranking.groups, *results.ranking.off_lane)}
+    by_name = {ranked.group: ranked for ranked in (*results.ranking.groups, *results.ranking.off_lane)}
     columns = group_columns(results)
-    return [_in_order(_group_cells(group, places.get(group.group)), columns) for group in results.groups]
+    return [_in_order(_group_cells(group, by_name.get(group.group)), columns) for group in results.groups]
 
 
 def ranked_rows(results: CampaignResults) -> list[Row]:
-    """The main lane in its order, then the groups off it in theirs, then any that have no place; a sentinel watches the platform only."""
+    """The main lane in its order, then the groups off it, then those without a rank; sentinels are not ranked."""
     by_name = {row["group"]: row for row in group_rows(results)}
     order = [ranked.group for ranked in (*results.ranking.groups, *results.ranking.off_lane) if ranked.group in by_name]
     rest = [group.group for group in results.groups if group.group not in order and group.mode != SENTINEL]
@@ -101,13 +101,13 @@ def ranked_rows(results: CampaignResults) -> list[Row]:
 
 
 def rows_by_stability(results: CampaignResults) -> list[Row]:
-    """The seeds' order of stability; groups without that rank are left out."""
+    """Groups with a rank by stability, in the seeds' order."""
     placed = [(rank, row) for row in group_rows(results) if isinstance(rank := row["rank_by_stability"], int)]
     return [row for _, row in sorted(placed, key=lambda pair: pair[0])]
 
 
 def skipped_rows(results: CampaignResults) -> list[Row]:
-    """Current attempts that are over and give no timing, with the seeds' reason."""
+    """Current attempts that ended without timing, with the seeds' reason."""
     labels = labels_of(results)
     rows = []
     for run in results.runs:
@@ -138,7 +138,7 @@ def _skip_reason(run: MeasuredRun, metric: str) -> str | None:
     return "train_log_missing" if run.measure.source == "whole" else "no_timing_points"
 
 
-def _group_cells(group: GroupSummary, place: RankedGroup | None) -> Row:
+def _group_cells(group: GroupSummary, ranked: RankedGroup | None) -> Row:
     cells: Row = {
         **{name: value for name, value in group.axes.items() if name in SEED_SETTINGS},
         **{name: value for name, value in group.seed.items() if value is not None},
@@ -154,7 +154,7 @@ def _group_cells(group: GroupSummary, place: RankedGroup | None) -> Row:
         "unsteady_runs": group.unsteady_runs,
         "window_n": group.window_n,
     }
-    return {**cells, **_figure_cells(group), **_stability_cells(group), **_place_cells(place)}
+    return {**cells, **_figure_cells(group), **_stability_cells(group), **_ranking_cells(ranked)}
 
 
 def _stability_cells(group: GroupSummary) -> Row:
@@ -183,13 +183,13 @@ def _figure_cells(group: GroupSummary) -> Row:
     return cells
 
 
-def _place_cells(place: RankedGroup | None) -> Row:
-    if place is None:
+def _ranking_cells(ranked: RankedGroup | None) -> Row:
+    if ranked is None:
         return {}
-    cells: Row = {"rank": place.rank, "tied_with_best": place.tied, "can_win": place.can_win, "reason": place.reason}
-    cells["confounded"] = place.confounded or None
-    if place.ratio:
-        cells |= {"ratio_to_best": place.ratio.mean, "ratio_low": place.ratio.low, "ratio_high": place.ratio.high}
+    cells: Row = {"rank": ranked.rank, "tied_with_best": ranked.tied, "can_win": ranked.can_win, "reason": ranked.reason}
+    cells["confounded"] = ranked.confounded or None
+    if ranked.ratio:
+        cells |= {"ratio_to_best": ranked.ratio.mean, "ratio_low": ranked.ratio.low, "ratio_high": ranked.ratio.high}
     return cells
 
 
@@ -198,7 +198,7 @@ def _in_order(cells: Row, columns: Iterable[str]) -> Row:
 
 
 def write_tables(results: CampaignResults, paths: CampaignPaths) -> None:
-    """Write all four, each whole or not at all."""
+    """Write the four tables, each completely or not at all."""
     _write_or_remove(paths.per_run_metrics, per_run_columns(results), per_run_rows(results))
     _write_or_remove(paths.group_summary, group_columns(results), group_rows(results))
     _write_or_remove(paths.ranked_groups, group_columns(results), ranked_rows(results))
@@ -215,7 +215,7 @@ def _write_or_remove(path: Path, columns: Sequence[str], rows: Sequence[Row], de
 FORMATS = ("csv", "parquet")
 Schema = Mapping[str, Any]
 
-# What a column without a single value would hold, by its name: its type must not depend on whether this campaign filled it.
+# Names of columns of numbers: the type of a column must not depend on whether this campaign has values for it.
 _NUMBER_NAME = re.compile(
     r"_(?:ms|s|sec|w|j|c|mhz|mib|kib|pct|per_sec|p50|p90|ratio|mean|std|min|max|low|high|count|rows|points|step|steps|fraction|loss|runs)$"
     r"|_over_p50|_score$|^rank|^speedup"
@@ -223,7 +223,7 @@ _NUMBER_NAME = re.compile(
 
 
 def typed_frame(rows: Sequence[Mapping[str, Scalar]], columns: Sequence[str]) -> pl.DataFrame:
-    """The rows as a frame: numbers as numbers, booleans as booleans, everything else as text; None where there is no value."""
+    """The rows as a frame: numbers, booleans, and everything else as text; None without a value."""
     import polars as pl
 
     data = {name: [_none_if_empty(row.get(name)) for row in rows] for name in columns}
@@ -248,12 +248,12 @@ def _type_of(name: str, values: Iterable[Scalar]) -> Any:
 
 
 def _none_if_empty(value: Scalar) -> Scalar:
-    """None for what a table leaves empty: empty text, a number that is not finite."""
+    """None for cells that a table leaves empty: empty text, a number that is not finite."""
     return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
 
 
 def write_frames(path: Path, frames: Iterable[pl.DataFrame], schema: Schema, form: str) -> int:
-    """Write `path` whole, in `form`, and return how many rows it has."""
+    """Write `path` completely, in `form`, and return its number of rows."""
     counted = _Counted(frames)
     with atomic_write(path) as temporary:
         if form == "parquet":
@@ -265,7 +265,7 @@ def write_frames(path: Path, frames: Iterable[pl.DataFrame], schema: Schema, for
 
 
 def csv_parts(frames: Iterable[pl.DataFrame], schema: Schema) -> Iterator[str]:
-    """The header, then each frame's lines; no number has an exponent and an empty cell is no value."""
+    """The header, then each frame's lines; numbers have no exponent, and an empty cell means no value."""
     import polars as pl
 
     yield pl.DataFrame(schema={quote_formula(name): kind for name, kind in schema.items()}).write_csv()
@@ -274,7 +274,7 @@ def csv_parts(frames: Iterable[pl.DataFrame], schema: Schema) -> Iterator[str]:
 
 
 def _for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
-    """With text that a spreadsheet would take for a formula in quotes. Most columns have few texts, and none of that kind."""
+    """The frame with text that a spreadsheet would take for a formula in quotes. Most columns have few texts, and none of that kind."""
     import polars as pl
 
     texts = {
@@ -295,7 +295,7 @@ def _write_parquet(path: Path, frames: Iterable[pl.DataFrame], schema: Schema) -
 
 
 class _Counted:
-    """Frames as they pass by, and the rows seen so far."""
+    """Frames, and the number of rows they had so far."""
 
     def __init__(self, frames: Iterable[pl.DataFrame]) -> None:
         self._frames, self.rows = frames, 0
@@ -310,8 +310,8 @@ TIMELINE_TABLES = (TELEMETRY, SPANS)
 FEW_RUNS = 500
 MAX_ROWS, MIN_ROWS = 270_000, 20_000
 TAKEN_BY_A_RUN = 50
-"""Rows of both tables that a run's steps, quantiles and ranks cost; a row is some 18 bytes of the page. A thousand runs with 8 points per
-metric and typical spans fit; a page of five thousand is still below 10 MB."""
+"""What a run's steps, quantiles and ranks take, in rows of both tables; a row takes some 18 bytes of the page. A thousand runs with 8
+points per metric and typical spans fit; a page of five thousand is below 10 MB."""
 
 
 def timeline_runs(results: CampaignResults) -> frozenset[str]:
@@ -323,17 +323,17 @@ def timeline_runs(results: CampaignResults) -> frozenset[str]:
 
 
 def timeline_row_budget(runs: int) -> int:
-    """How many timeline rows a page of `runs` runs may have."""
+    """The most timeline rows that a page of `runs` runs may have."""
     return max(MIN_ROWS, MAX_ROWS - TAKEN_BY_A_RUN * runs)
 
 
 def num_runs_with_timeline(results: CampaignResults) -> int:
-    """How many runs have samples or spans, kept or not."""
+    """Number of runs with samples or spans, kept or not."""
     return sum(_rows(run) > 0 for run in results.runs)
 
 
 def _rows(run: MeasuredRun) -> int:
-    """Rows of its timeline; 0 for an attempt that does not count."""
+    """Rows of its timeline; 0 for an attempt that is not current."""
     if not run.attempt.current or run.charts is None:
         return 0
     return sum(len(next(iter(table.values()))) for name in TIMELINE_TABLES if (table := run.charts.tables.get(name)))
@@ -346,7 +346,7 @@ def _chosen(levels: list[list[MeasuredRun]], room: int) -> Iterator[MeasuredRun]
         for at in range(fitting):
             run = level[at * len(level) // fitting]
             room -= _rows(run)
-            # Runs differ in length, so that as many as fit by their mean may still be too many.
+            # Runs differ in length: as many as fit by their mean may be too many.
             if room < 0:
                 return
             yield run
@@ -355,7 +355,7 @@ def _chosen(levels: list[list[MeasuredRun]], room: int) -> Iterator[MeasuredRun]
 
 
 def _by_level(results: CampaignResults, runs: list[MeasuredRun]) -> list[list[MeasuredRun]]:
-    """The runs by how likely a reader is to want them."""
+    """The runs, grouped by how likely a reader is to need them."""
     labels, named, seen = labels_of(results), named_in_findings(results), Counter[str]()
     levels: dict[int, list[MeasuredRun]] = {}
     for run in runs:
@@ -388,13 +388,13 @@ def write_chart_tables(frames: Mapping[str, pl.DataFrame], paths: CampaignPaths)
             continue
         with atomic_write(path) as temporary:
             _for_spreadsheets(frames[name]).write_csv(temporary, float_scientific=False)
-    # It stays where it holds pictures, or on a bad disk.
+    # The folder stays where it holds pictures, or where the disk fails.
     with contextlib.suppress(OSError):
         paths.charts.rmdir()
 
 
 def chart_frames(results: CampaignResults) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The tables that have rows, by name, as they are written."""
+    """The tables that have rows, by name."""
     labels = labels_of(results)
     in_time = timeline_runs(results)
     drawn = [
@@ -433,7 +433,7 @@ def _series(name: str, values: Iterable[Scalar]) -> pl.Series:
 
 
 def _texts(values: Iterable[Any]) -> list[str | None]:
-    """As in every other table: one line each, None for an empty text. Each text is formatted once: there are many rows and few texts."""
+    """Texts as in every table: one line each, None for an empty one. Each is formatted once: there are many rows and few texts."""
     shown: dict[Any, str | None] = {}
     cells = list(values)
     for value in set(cells):

@@ -1,7 +1,7 @@
 """The report on a terminal: in one screen, or in full with step times, phases, ranks, machine, failures and every finding.
 
 In: CampaignResults. Out: a rich renderable, printed by `print_report`, saved as SVG by `save_svg`. Names and log lines are users' text:
-they go into `rich.text.Text` and are never parsed as markup. Readable at 80 columns, without colour, and in ASCII.
+they go into `rich.text.Text` and are never parsed as markup. The report is readable at 80 columns, without colour, and in ASCII.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rich.text import Text
 from seatrial.core import files
 from seatrial.records.results import CampaignResults
 from seatrial.report import terminal_sections as sections
-from seatrial.report.terminal_brief import brief
+from seatrial.report.terminal_first_screen import first_screen_lines
 from seatrial.report.text import BLOCKS, can_encode, one_line
 from seatrial.report.view.campaign import origin_sentence
 
-# Filled by rich's export; the fonts are whatever monospaced one the viewer has, and every text carries its own length.
+# Filled by rich's export; any monospaced font of the viewer will do, as every text has its own length.
 SVG_FORMAT = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
     <style>
@@ -57,7 +57,7 @@ SVG_FORMAT = """\
 </svg>
 """
 
-# Red, green and blue of a dark theme: ground and text, then the terminal's eight colours in its order.
+# RGB values of a dark theme: background and text, then the terminal's eight colours in their order.
 GROUND, TEXT = (16, 24, 36), (214, 222, 235)
 COLOURS = [
     (40, 50, 66),
@@ -75,8 +75,8 @@ DEFAULT_WIDTH, SVG_WIDTH = 80, 100
 
 
 def print_report(results: CampaignResults, console: Console, *, full: bool = False) -> None:
-    """Print the first screen or everything, at the console's width and in the characters that it has."""
-    shown = render(results, width=console.width) if full else Group(*brief(results, console.width))
+    """Print the first screen or everything, in the console's width and characters."""
+    shown = render(results, width=console.width) if full else Group(*first_screen_lines(results, console.width))
     console.print(InConsoleEncoding(shown), soft_wrap=not full)
 
 
@@ -100,7 +100,7 @@ def render(results: CampaignResults, *, width: int = DEFAULT_WIDTH) -> Renderabl
 
 
 def save_svg(results: CampaignResults, path: Path, *, full: bool = False) -> None:
-    """Write the report as an SVG that loads nothing: no font, no other file."""
+    """Write the report as an SVG that loads no font and no other file."""
     console = Console(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False)
     print_report(results, console, full=full)
     theme = TerminalTheme(GROUND, TEXT, COLOURS, COLOURS)
@@ -108,7 +108,7 @@ def save_svg(results: CampaignResults, path: Path, *, full: bool = False) -> Non
 
 
 def _separated(blocks: Iterable[Iterator[RenderableType]]) -> Iterator[RenderableType]:
-    """A blank line between two sections that are not empty."""
+    """The sections that are not empty, with a blank line between them."""
     filled = [lines for section in blocks if (lines := list(section))]
     return chain.from_iterable([*([Text("")] if at else []), *lines] for at, lines in enumerate(filled))
 
@@ -119,7 +119,7 @@ def _origin(results: CampaignResults) -> Iterator[RenderableType]:
 
 
 def _where(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """The page to open and what a pull request takes."""
+    """The page, and the file for a pull request."""
     for label, path in sections.written_reports(results):
         yield Text.assemble(label, (one_line(str(path)), "cyan"), overflow="fold")
 
@@ -129,7 +129,7 @@ ASCII_SIGNS = str.maketrans("±–—−…×→°µ≤≥’“”·\N{NO-BREAK
 
 
 class InConsoleEncoding:
-    """What is to be printed, in the characters that the console can show."""
+    """A renderable in the characters that the console can show."""
 
     def __init__(self, shown: RenderableType) -> None:
         self._shown = shown
@@ -140,7 +140,7 @@ class InConsoleEncoding:
 
 
 def in_encoding(text: str, encoding: str) -> str:
-    """The text, as wide as it was, in characters that the encoding has."""
+    """The text, of the same width, in characters of the encoding."""
     if can_encode(text, encoding):
         return text
     for drawn, instead in ASCII_DRAWINGS:

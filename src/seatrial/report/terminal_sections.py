@@ -16,6 +16,7 @@ from rich.text import Text
 
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, join_names
+from seatrial.records import ranking
 from seatrial.records.columns import PHASES, STEPS
 from seatrial.records.events import STARTUP_PARTS
 from seatrial.records.ranking import RankedGroup
@@ -42,24 +43,24 @@ from seatrial.report.view.first_screen import Status, headline
 
 LONGEST_NAME = 28
 STEPS_PREFIX = "steps "
-# Details of the first groups only; the page has them all.
+# Details of the first groups only; the page has all.
 MAX_DETAILED = 6
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 STATEMENT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold yellow", Verdict.INCONCLUSIVE: "bold"}
 
 
 def text(content: str, style: str = "") -> Text:
-    """One paragraph; a word longer than the line is broken."""
+    """A paragraph; words longer than the line are broken."""
     return Text(one_line(content), style=style, overflow="fold")
 
 
 def heading(title: str, remark: str = "") -> Text:
-    """What a section is called, and in one clause what it shows."""
+    """The title of a section, and a clause about what it shows."""
     return Text.assemble((title, "bold"), (f"  {remark}" if remark else "", "dim"), overflow="fold")
 
 
 def spans(windows: Iterable[str]) -> str:
-    """The windows that figures side by side are taken over; most often all are one."""
+    """The windows of several figures, mostly one and the same."""
     found = list(dict.fromkeys(windows))
     if all(window.startswith(STEPS_PREFIX) for window in found):
         return STEPS_PREFIX + join_names([window.removeprefix(STEPS_PREFIX) for window in found], 2)
@@ -67,7 +68,7 @@ def spans(windows: Iterable[str]) -> str:
 
 
 def hanging(mark: str, content: str, style: str) -> RenderableType:
-    """A mark, and text that wraps beside it."""
+    """A mark with text that wraps beside it."""
     grid = Table.grid(padding=0)
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -86,7 +87,7 @@ def more(left_out: int, what: str = "") -> Iterator[Text]:
 
 
 def listed(first: str, items: Sequence[str], width: int) -> Iterator[Text]:
-    """Items with commas between them, in lines that break between two items and not within one."""
+    """Items with commas between them, in lines that only break between items."""
     line = one_line(first)
     for at, item in enumerate(items):
         shown = one_line(item) + ("," if at < len(items) - 1 else "")
@@ -98,7 +99,7 @@ def listed(first: str, items: Sequence[str], width: int) -> Iterator[Text]:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Figures to the right, those of one kind below one another."""
+    """Rows as lines with right-aligned columns."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [GAP.join(cell.rjust(wide) for cell, wide in zip(row, widths, strict=True)) for row in rows]
 
@@ -110,32 +111,32 @@ def names_width(names: Sequence[str], width: int) -> int:
 
 
 def fitted(name: str, columns: int) -> str:
-    """The name in exactly `columns`, cut where it is longer."""
+    """The name in exactly `columns`; a longer one is cut."""
     shown = one_line(name)
     return set_cell_size(shown, columns) if cell_len(shown) <= columns else set_cell_size(shown, columns - 1) + "…"
 
 
 MAX_RANKED = 16
 MAX_BARRED = 4
-# Below this many columns notes are set in two lines, which leaves room for two or three axes.
+# Below this width notes take two lines, which leaves room for two or three axes.
 WIDE = 100
-# And below this n and the ratio to the best are left out: the note that names the winner must not be cut.
+# Below this width n and the ratio to the best are left out: the note that names the winner must not be cut.
 NARROW = 72
 # As wide as `recommended`.
 NOTE = 11
 NOTE_STYLES = {
-    campaign.WINNER: "bold green",
-    campaign.RECOMMENDED: "bold",
-    **dict.fromkeys((campaign.TIED, campaign.NO_INTERVAL), "yellow"),
-    **dict.fromkeys((campaign.CONFOUNDED, campaign.DUPLICATE), "yellow"),
-    campaign.CANNOT_WIN: "red",
-    **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN), "dim"),
+    ranking.WINNER: "bold green",
+    ranking.RECOMMENDED: "bold",
+    **dict.fromkeys((ranking.TIED, ranking.NO_INTERVAL), "yellow"),
+    **dict.fromkeys((ranking.CONFOUNDED, ranking.DUPLICATE), "yellow"),
+    ranking.CANNOT_WIN: "red",
+    **dict.fromkeys((ranking.OFF_LANE, ranking.NOT_RUN), "dim"),
 }
 
 
 def ranking_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """The table, what cannot win, and the intervals; nothing without rows."""
-    rows = campaign.ranking_rows(results)
+    """Table, groups that cannot win, and intervals; nothing without rows."""
+    rows = results.ranking_rows
     if not rows:
         return
     shown = _shown_rows(rows)
@@ -149,13 +150,13 @@ def ranking_section(results: CampaignResults, width: int) -> Iterator[Renderable
 
 
 def _shown_rows(rows: Sequence[RankedGroup]) -> list[RankedGroup]:
-    """The first ones; the winner is among them, though of a hundred that are tied it may be the last."""
+    """The first rows, always with the winner, which of a hundred tied groups may be the last."""
     rest = [row for row in rows[MAX_RANKED:] if campaign.is_first(row)]
     return [*rows[: MAX_RANKED - len(rest)], *rest]
 
 
 def _which_steps(rows: Sequence[RankedGroup]) -> str:
-    """What the figures are taken over: without a steady state all steps count."""
+    """Which steps the figures are from: without a steady state all steps count."""
     counted = [row.summary for row in rows if row.summary.runs]
     if not any(group.unsteady_runs for group in counted):
         return "steady steps"
@@ -166,10 +167,10 @@ def _which_steps(rows: Sequence[RankedGroup]) -> str:
 
 def _barred(rows: Sequence[RankedGroup]) -> Iterator[RenderableType]:
     """Why a group that may look fast cannot win, or is not compared."""
-    barred = [row for row in rows if row.note in (campaign.CANNOT_WIN, campaign.CONFOUNDED, campaign.DUPLICATE) and row.reason]
+    barred = [row for row in rows if row.note in (ranking.CANNOT_WIN, ranking.CONFOUNDED, ranking.DUPLICATE) and row.reason]
     for row in barred[:MAX_BARRED]:
-        if row.note == campaign.CANNOT_WIN:
-            yield hanging("! ", f"{row.group} {campaign.CANNOT_WIN}: {row.reason}", "red")
+        if row.note == ranking.CANNOT_WIN:
+            yield hanging("! ", f"{row.group} {ranking.CANNOT_WIN}: {row.reason}", "red")
         else:
             yield hanging("! ", f"{row.group} is {row.reason}", "yellow")
     yield from more(len(barred) - MAX_BARRED, "that cannot win")
@@ -213,7 +214,7 @@ def _ranking_cells(row: RankedGroup, axes: Sequence[str], width: int) -> list[Te
 
 
 def _shown_axes(results: CampaignResults, rows: Sequence[RankedGroup], width: int) -> list[str]:
-    """Axes get columns of their own when the table then still fits; group names carry them otherwise."""
+    """Axes that get columns of their own: all if the table then fits, else none, as group names contain them."""
     axes = campaign.axis_names(rows)
     measuring = Console(width=10_000, file=io.StringIO(), color_system=None)
     natural = measuring.measure(_ranking_table(results, rows, axes, width)).maximum
@@ -265,9 +266,9 @@ def _figures(shown: Sequence[steps.StepTimes]) -> list[str]:
     return [f"{line} log" if one.on_logs else line for one, line in zip(shown, columns(rows), strict=True)]
 
 
-# The slowest start-up is shown, and the quickest where it is quicker by more than this.
+# The slowest start-up is shown, and the quickest if the slowest takes more than this times as long.
 QUICKER_RATIO = 1.25
-# In turn, so that neighbours differ; without colour there are the letters.
+# Neighbours differ; without colour the letters do.
 STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
@@ -285,7 +286,7 @@ def phases_section(results: CampaignResults, width: int) -> Iterator[RenderableT
 
 
 def startup_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """The slowest group and the quickest, from launch to the end of the first step."""
+    """The slowest and the quickest group, from launch to the end of the first step."""
     found = sorted(steps.startups(results), key=lambda one: -one.whole)
     if not found:
         return
@@ -321,7 +322,7 @@ MAX_DRAWN = 24
 
 
 def ranks_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """One line per group whose ranks wait for one another, and one for all other groups with several ranks."""
+    """A line per group whose ranks wait for each other, and one for all other groups with several ranks."""
     found = steps.ranks(results)
     uneven = [one for one in found if not one.is_even]
     shown = uneven[:MAX_DETAILED]
@@ -349,7 +350,7 @@ def _ranks_line(one: steps.Ranks) -> str:
 
 
 MAX_MACHINES = 3
-# By name, what a terminal has room for; the summary has them all.
+# Columns that a terminal has room for; the summary has all.
 SHOWN = (
     "gpu_power_mean_w", "gpu_util_mean_pct", "gpu_sm_clock_mean_mhz", "gpu_mem_peak_mib", "gpu_throttled_pct", "host_cpu_busy_mean_pct",
     "host_cpu_steal_mean_pct", "host_rss_peak_mib",
@@ -357,7 +358,7 @@ SHOWN = (
 
 
 def machine_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """Telemetry group by group, then one sentence each."""
+    """Telemetry by group, then a sentence each on memory, health, ETA, machines and process groups."""
     yield from _telemetry(results, width)
     forecasts = machine.memory_lines(results)
     for line in forecasts[:MAX_DETAILED]:
@@ -395,7 +396,7 @@ def _telemetry(results: CampaignResults, width: int) -> Iterator[RenderableType]
 
 
 def _fitting(cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The first columns that fit beside one another, and the last, which is the number of runs."""
+    """The first columns that fit, and the last, which is the number of runs."""
     widths = [max(cell_len(row[at]) for row in cells) + 2 for at in range(len(cells[0]))]
     last = len(widths) - 1
     kept = [at for at in range(last) if sum(widths[: at + 1]) + widths[last] <= width or at < 2]
@@ -421,7 +422,7 @@ def hosts_section(results: CampaignResults, width: int) -> Iterator[RenderableTy
 
 
 def _shown_hosts(found: list[machine.RunHosts]) -> list[machine.HostRow]:
-    """The hosts of the first run, where they are few, and the odd ones of all runs."""
+    """The hosts of the first run, if they are few, and the odd ones of all runs."""
     first = found[0].hosts if len(found[0].hosts) <= machine.ALL_SHOWN else ()
     return [*first, *(row for one in found for row in one.hosts if row.odd and row not in first)]
 
@@ -453,7 +454,7 @@ MAX_CAUTIONS = 8
 
 
 def failures_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """Failed runs, those of one cause together."""
+    """Failed runs, by cause."""
     found = problems.failures(results)
     if found:
         yield heading("Failures")
@@ -491,7 +492,7 @@ MAX_FINDINGS = 12
 
 
 def statements_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """What was found beside the criteria: problems in full, in one line each what is unknown and what is ok."""
+    """Findings without a criterion: problems in full, one line for what is unknown and one for what is ok."""
     if not results.verdict.statements:
         return
     failed = problems.failed_statements(results)
@@ -505,17 +506,17 @@ def statements_section(results: CampaignResults, width: int) -> Iterator[Rendera
         if kinds:
             word = problems.WORDS[verdict]
             yield hanging(f"{problems.MARKS[word]} ", f"{word}: {', '.join(kinds)}", STATEMENT_STYLES[verdict])
-    yield text(f"seatrial why {shlex.quote(results.output)} lists all with their ids; add an ID for its evidence.", "dim")
+    yield text(f"seatrial why {shlex.quote(results.output)} lists all with their ids; add an ID to see its evidence.", "dim")
 
 
 HEADLINE_STYLES = {Status.GOOD: "bold green", Status.BAD: "bold red", Status.OPEN: "bold yellow", Status.UNKNOWN: "bold"}
-# Two columns fit beside one another from here on.
+# From this width on two columns fit.
 MIN_BESIDE = 60
 MAX_HEADLINE_LINES = 2
 
 
 def headline_lines(results: CampaignResults, width: int) -> list[RenderableType]:
-    """One line or two for each part: its word, in its colour, and the facts beside it."""
+    """One or two lines for each part: its word in its colour, and the facts beside it."""
     parts = headline(results)
     wide = max(len(part.word) for part in parts) + 2 if width >= MIN_BESIDE else 0
     lines: list[RenderableType] = []
@@ -531,7 +532,7 @@ def headline_lines(results: CampaignResults, width: int) -> list[RenderableType]
 
 
 def clipped(content: str, width: int, most: int, style: str = "") -> Iterator[Text]:
-    """The text in at most `most` lines; `…` where it is longer."""
+    """The text in at most `most` lines; `…` ends a longer one."""
     measuring = Console(width=max(width, 1), file=io.StringIO(), color_system=None)
     lines = list(Text(one_line(content), style=style, overflow="fold").wrap(measuring, max(width, 1)))
     for at, line in enumerate(lines[:most]):
@@ -543,7 +544,7 @@ def clipped(content: str, width: int, most: int, style: str = "") -> Iterator[Te
 
 
 def written_reports(results: CampaignResults) -> list[tuple[str, Path]]:
-    """Label and path; none where the report was not written, so that no old one is opened."""
+    """Label and path; none of a report that was not written, so that no old one is opened."""
     kinds = {caution.kind for caution in results.cautions}
     paths = CampaignPaths(Path(results.output))
     written = [] if campaign.REPORT_NOT_WRITTEN in kinds else [("For a pull request: ", paths.summary_md)]
@@ -552,7 +553,7 @@ def written_reports(results: CampaignResults) -> list[tuple[str, Path]]:
 
 
 def verdict_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """The headline, every criterion, those that hold after those that do not where there are too many, and then the winners."""
+    """The headline, every criterion (of too many, those that do not hold first), and the winners."""
     judged = results.verdict
     yield from headline_lines(results, width)
     shown: set[str] = set()
@@ -572,7 +573,7 @@ def verdict_section(results: CampaignResults, width: int) -> Iterator[Renderable
 
 
 def _shown_findings(findings: tuple[Finding, ...]) -> list[Finding]:
-    """All in their order; of too many, those that decide the verdict."""
+    """All in the plan's order; of too many, those that decide the verdict."""
     if len(findings) <= MAX_FINDINGS:
         return list(findings)
     order = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
@@ -580,7 +581,7 @@ def _shown_findings(findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 def _advice(finding: Finding, shown: set[str]) -> Iterator[RenderableType]:
-    """Advice that another criterion above shows is not repeated."""
+    """Advice on a finding; what is shown above is not repeated."""
     fresh = [advice for advice in finding.advice if advice.text not in shown]
     shown.update(advice.text for advice in fresh)
     for advice in fresh[:MAX_ADVICE]:

@@ -17,7 +17,7 @@ NONE = "–"
 
 
 def figure(value: float | None) -> str:
-    """'1,270', '84.21', '0.04211': four digits that matter, thousands marked."""
+    """'1,270', '84.21', '0.04211': four significant digits, thousands separated."""
     if value is None or not math.isfinite(value):
         return NONE
     if value == 0:
@@ -27,7 +27,7 @@ def figure(value: float | None) -> str:
 
 
 def short_figure(value: float | None) -> str:
-    """'1,270', '84.2', '0.42', '<0.01': what a glance takes in."""
+    """'1,270', '84.2', '0.42', '<0.01': fewer digits, for charts and narrow tables."""
     if value is None or not math.isfinite(value):
         return NONE
     if 0 < abs(value) < 0.01:
@@ -41,25 +41,25 @@ def ratio(value: float | None) -> str:
 
 
 def margin(estimate: Estimate | None) -> str:
-    """Half the width of the interval on the log scale: '±2.1 %', '± over 100 %'; '' where there is no interval."""
+    """Half the width of the interval on the log scale: '±2.1 %', '± over 100 %'; '' without an interval."""
     if estimate is None or not estimate.low or not estimate.high:
         return ""
     per_cent = 100 * (math.sqrt(estimate.high / estimate.low) - 1)
     if per_cent >= 100:
-        # Two repeats that disagree: the exact width of a worthless interval would only be noise to read.
+        # Two repeats that disagree: the exact width of such an interval is of no use.
         return "± over 100 %"
     return f"±{per_cent:.1f} %" if per_cent < 10 else f"±{per_cent:,.0f} %"
 
 
 def interval(estimate: Estimate | None) -> str:
-    """'1,257 to 1,283'; '–' where there is no interval."""
+    """'1,257 to 1,283'; '–' without an interval."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return NONE
     return f"{figure(estimate.low)} to {figure(estimate.high)}"
 
 
 def utc_time(seconds: float) -> str:
-    """UTC, to the second, as ISO 8601."""
+    """UTC in ISO 8601, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
@@ -74,7 +74,7 @@ def axis_level(value: object) -> str:
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# U+009B begins an escape sequence too. Bidirectional marks would reverse what follows: a name that reads backwards, a figure in another
+# U+009B begins an escape sequence, too. Bidirectional marks would reverse what follows: names read backwards, figures move to another
 # column.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _LINE_END = re.compile(r"[\r\n\t\u2028\u2029]")
@@ -91,7 +91,7 @@ def one_line(text: str) -> str:
 
 
 def plain_line(text: str) -> str:
-    """`text` in one line that any file can hold: what UTF-8 cannot encode is escaped."""
+    """`text` in one line for any file: what UTF-8 cannot encode is escaped."""
     return text if text.isascii() and text.isprintable() else one_line(text).encode("utf-8", "backslashreplace").decode()
 
 
@@ -106,7 +106,7 @@ def can_encode(text: str, encoding: str) -> bool:
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "
-# One of the eight levels is then about half a per cent; smaller differences do not matter in a step.
+# One of the eight levels is then about half a per cent; smaller differences do not matter.
 MIN_SPAN_RATIO = 0.05
 
 
@@ -121,7 +121,7 @@ def sparkline(values: Sequence[float | None], columns: int, *, low: float | None
 
 
 def thinned(values: Sequence[float | None], columns: int) -> list[float | None]:
-    """At most `columns` values: of each share the lowest and the highest, None where it holds no number."""
+    """At most `columns` values: the lowest and the highest of each share, None where it has no number."""
     known = [value if value is not None and math.isfinite(value) else None for value in values]
     if len(known) <= columns or columns < 2:
         return known[: max(columns, 0)]
@@ -131,7 +131,7 @@ def thinned(values: Sequence[float | None], columns: int) -> list[float | None]:
 
 
 def extremes(values: Sequence[float | None]) -> tuple[float, float] | tuple[None, None]:
-    """The lowest and the highest, in the order they first came."""
+    """The lowest and the highest, in the order of their first occurrence."""
     known = [value for value in values if value is not None]
     if not known:
         return None, None
@@ -140,7 +140,7 @@ def extremes(values: Sequence[float | None]) -> tuple[float, float] | tuple[None
 
 
 def _scale(low: float, high: float) -> tuple[float, float]:
-    """At least MIN_SPAN_RATIO wide, so that values that hardly differ are drawn at one height."""
+    """Ends of a scale at least MIN_SPAN_RATIO wide, so that values that hardly differ have one height."""
     centre = (low + high) / 2
     reach = max(high - low, abs(centre) * MIN_SPAN_RATIO) / 2
     return (centre - reach, centre + reach) if reach else (low - 1.0, high + 1.0)
@@ -151,14 +151,14 @@ def _block(value: float, bottom: float, top: float) -> str:
     return BLOCKS[min(max(level, 0), len(BLOCKS) - 1)]
 
 
-# The interval of two runs that disagree may be many times as wide as the means are apart; drawn whole it would hide them.
+# The interval of two runs that disagree may be many times as wide as the difference of the means, and would hide it.
 MAX_MARGIN_RATIO = 1.0
 SMALLEST_SPAN_RATIO = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """The values at the left and the right end of every line."""
+    """The values at the left and the right end of a line."""
 
     low: float
     high: float
@@ -170,7 +170,7 @@ class Scale:
 
 
 def common_scale(estimates: Sequence[Estimate | None]) -> Scale | None:
-    """A scale that holds every mean, and every interval as far as that leaves the means apart; None without estimates."""
+    """A scale with every mean, and with every interval as far as the means stay distinguishable; None without estimates."""
     known = [estimate for estimate in estimates if estimate]
     if not known:
         return None
@@ -184,7 +184,7 @@ def common_scale(estimates: Sequence[Estimate | None]) -> Scale | None:
 
 
 def interval_bar(estimate: Estimate | None, scale: Scale, columns: int) -> str:
-    """One line of exactly `columns` characters."""
+    """The interval as a line of exactly `columns` characters."""
     line = [" "] * columns
     if estimate is None:
         return "".join(line)
@@ -202,7 +202,7 @@ OTHER_LETTER = "."
 
 
 def bar_letters(names: Iterable[str]) -> dict[str, str]:
-    """A letter for each: its first that is not taken, else the next of the alphabet, else a digit; beyond those a question mark."""
+    """A letter per name: its first free one, else the next of the alphabet, else a digit, else a question mark."""
     taken: dict[str, str] = {}
     for name in dict.fromkeys(names):
         own = (letter for letter in name.lower() if letter in string.ascii_lowercase)
@@ -212,7 +212,7 @@ def bar_letters(names: Iterable[str]) -> dict[str, str]:
 
 
 def stacked_bar(parts: Mapping[str, float], letters: Mapping[str, str], columns: int) -> str:
-    """The whole as `columns` characters, in the order of `letters`; blank where there is nothing."""
+    """The parts as `columns` characters, in the order of `letters`; blank without parts."""
     known = {name: parts[name] for name in letters if name in parts and math.isfinite(parts[name]) and parts[name] > 0}
     if not known or columns < 1:
         return " " * max(columns, 0)
@@ -220,18 +220,18 @@ def stacked_bar(parts: Mapping[str, float], letters: Mapping[str, str], columns:
 
 
 def bar_legend(letters: Mapping[str, str]) -> dict[str, str]:
-    """By name: `d data wait`, `f fwd`, …"""
+    """Name → its entry: `d data wait`, `f fwd`, …"""
     return {name: f"{letter} {name.replace('_', ' ')}" for name, letter in letters.items()}
 
 
 def _lengths(parts: Mapping[str, float], columns: int) -> dict[str, int]:
-    """Whole characters that add up to `columns`: what rounding leaves goes to the parts that it cut most, and none is without one."""
+    """Numbers of characters that add up to `columns`: the rest of rounding goes to the parts that lost most, and each has at least one."""
     total = sum(parts.values())
     exact = {name: value / total * columns for name, value in parts.items()}
     whole = {name: max(math.floor(value), 1) for name, value in exact.items()}
     while sum(whole.values()) < columns:
         whole[max(whole, key=lambda name: exact[name] - whole[name])] += 1
     while sum(whole.values()) > columns:
-        # More parts than columns leave some without; otherwise the largest gives way.
+        # With more parts than columns some get none; otherwise the largest shrinks.
         whole[max(whole, key=lambda name: (whole[name], whole[name] - exact[name]))] -= 1
     return whole

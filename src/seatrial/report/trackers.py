@@ -1,7 +1,7 @@
 """Sending finished runs to MLflow, Weights & Biases or TensorBoard.
 
 In: a tracker's name, then `TrackedRun`s and at the end the `TrackedCampaign`. A tracker runs in a process of its own and imports its
-package only when it is opened; what it raises is reported to the user.
+package only when it is opened; its exceptions are reported to the user.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TAG_PREFIX = "seatrial."
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Values at one moment."""
+    """Values at one time."""
 
     step: int
     """The training step; for telemetry whole seconds since the launch."""
@@ -39,10 +39,10 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """One attempt that is over."""
+    """A finished attempt."""
 
     key: str
-    """Identifies the attempt, whenever and from wherever it is sent."""
+    """Identifies the attempt, whenever and wherever it is sent from."""
     name: str
     campaign: str
     """The plan's name."""
@@ -54,10 +54,10 @@ class TrackedRun:
     params: dict[str, Scalar]
     tags: dict[str, str]
     steps: tuple[Point, ...]
-    """Steps of rank 0, thinned, extremes kept."""
+    """Steps of rank 0, thinned; extremes are kept."""
     telemetry: tuple[Point, ...]
     figures: dict[str, float]
-    """One number each: throughput, percentiles, start-up, and telemetry over the window."""
+    """Throughput, percentiles, start-up, and telemetry over the window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,11 @@ class TrackedCampaign:
 
 
 class Tracker(Protocol):
-    """One place that runs are sent to. Sending the same again adds nothing."""
+    """A service that runs are sent to. Sending one again adds nothing."""
 
     @property
-    def where(self) -> str:
-        """Where the data goes, as text."""
+    def destination(self) -> str:
+        """The destination of the data, as text."""
 
     def send_run(self, run: TrackedRun) -> None: ...
 
@@ -90,7 +90,7 @@ TRACKERS = ("mlflow", "wandb", "tensorboard")
 
 
 def chosen_trackers(names: Sequence[str]) -> list[str]:
-    """The names, each once, when all of them can be used here; else a UsageError before anything has started."""
+    """The names, each once; a UsageError, before anything has started, for one that cannot be used here."""
     for name in names:
         if name not in TRACKERS:
             raise UsageError(f"--track {name}: there is no such tracker; {did_you_mean(name, TRACKERS)}")
@@ -100,14 +100,14 @@ def chosen_trackers(names: Sequence[str]) -> list[str]:
 
 
 def open_tracker(name: str, campaign_folder: Path) -> Tracker:
-    """The tracker, its package imported; data that stays on this machine goes into the campaign's folder."""
+    """The tracker with its package imported; data that stays on this machine goes into the campaign's folder."""
     openers: dict[str, Callable[[Path], Tracker]] = {"mlflow": open_mlflow, "wandb": open_wandb, "tensorboard": open_tensorboard}
     return openers[name](campaign_folder)
 
 
 def _is_installed(package: str) -> bool:
     spec = importlib.util.find_spec(package)
-    # A folder of that name in the working folder (wandb leaves one) is found as a package too, but one without a file.
+    # A folder of that name in the working folder (wandb leaves one) is found as a package, too, but has no file.
     return spec is not None and spec.origin is not None
 
 
@@ -117,7 +117,7 @@ METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
 MLFLOW_LONGEST_PARAM, MLFLOW_LONGEST_TAG = 6000, 5000
 MLFLOW_DATABASE = "mlflow.db"
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
-# Set unless the user has set them: a server that is down is found in seconds, and MLflow sends no telemetry.
+# Set unless the user has set them: an unreachable server is found in seconds, and MLflow sends no telemetry.
 MLFLOW_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -130,19 +130,19 @@ Item = TypeVar("Item")
 class Mlflow:
     """One tracking store."""
 
-    def __init__(self, client: Any, where: str, artifacts: Path | None) -> None:
-        self.client, self._where, self._artifacts = client, where, artifacts
+    def __init__(self, client: Any, destination: str, artifacts: Path | None) -> None:
+        self.client, self._destination, self._artifacts = client, destination, artifacts
         self._experiments: dict[str, str] = {}
 
     @property
-    def where(self) -> str:
-        return self._where
+    def destination(self) -> str:
+        return self._destination
 
     def send_run(self, run: TrackedRun) -> None:
         experiment = self._experiment(run.campaign)
         found = self._found(experiment, run.key)
         if found is not None and found.data.tags.get(COMPLETE_TAG) == "true":
-            self._bring_up_to_date(found, run)
+            self._update(found, run)
             return
         if found is not None:
             self.client.delete_run(found.info.run_id)
@@ -180,8 +180,8 @@ class Mlflow:
         self.client.set_tag(run_id, COMPLETE_TAG, "true")
         self.client.set_terminated(run_id, "FINISHED" if run.outcome == "ok" else "FAILED", end_time=ended_ms)
 
-    def _bring_up_to_date(self, found: Any, run: TrackedRun) -> None:
-        """Figures may change without a new run: the plan's window can."""
+    def _update(self, found: Any, run: TrackedRun) -> None:
+        """Send changed figures and tags: the plan's window may change without a new run."""
         for key, value in run.figures.items():
             if found.data.metrics.get(_mlflow_name(key)) != value:
                 self.client.log_metric(found.info.run_id, _mlflow_name(key), value)
@@ -202,7 +202,7 @@ class Mlflow:
 
 
 def open_mlflow(campaign_folder: Path) -> Mlflow:
-    """The user's own store, or one in the campaign's folder; queried once, so that one that is out of reach fails now."""
+    """The user's store, or one in the campaign's folder; queried once, so that an unreachable one fails now."""
     for name, value in MLFLOW_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     uri, artifacts = os.environ.get("MLFLOW_TRACKING_URI", ""), None
@@ -216,7 +216,7 @@ def open_mlflow(campaign_folder: Path) -> Mlflow:
 
 
 def local_mlflow_store(folder: Path) -> tuple[str, Path | None]:
-    """A database where the whole of MLflow is installed, as newer versions want it; plain files for the small client, which has none."""
+    """A database where all of MLflow is installed, as newer versions require; plain files for the small client, which has none."""
     refuse_links_out(folder)
     folder.mkdir(parents=True, exist_ok=True)
     database = folder / MLFLOW_DATABASE
@@ -250,7 +250,7 @@ WANDB_PROJECT = "seatrial"
 WANDB_COMPLETE = "seatrial/sent_whole"
 WANDB_LONGEST_TAG = 64
 INIT_TIMEOUT_S = 20.0
-# Seatrial records what happens on the machine; wandb is not to sample it, nor to save the code or the output of the harness.
+# Seatrial records telemetry itself; wandb must not sample the machine, nor save the code or the output of the harness.
 _WANDB_SETTINGS = {
     "silent": True,
     "console": "off",
@@ -272,7 +272,7 @@ class Wandb:
         self._wandb, self._folder = wandb, folder
 
     @property
-    def where(self) -> str:
+    def destination(self) -> str:
         mode = os.environ.get("WANDB_MODE", "online")
         return f"{self._folder} ({mode}; `wandb sync` sends it)" if mode == "offline" else f"project {_wandb_project()}"
 
@@ -295,7 +295,7 @@ class Wandb:
 
     def _send_points(self, wandb_run: Any, run: TrackedRun) -> None:
         wandb_run.define_metric("telemetry/*", step_metric="telemetry/elapsed_s")
-        # What a broken-off sending left there counts as sent: a step cannot be written twice.
+        # Steps of an interrupted transfer count as sent: a step cannot be written twice.
         sent = wandb_run.step
         for step, values in _wandb_rows(run):
             if step >= sent:
@@ -316,7 +316,7 @@ class Wandb:
         )
 
     def _remove_unsent(self, key: str) -> None:
-        """Offline runs cannot be resumed: an earlier copy of this one would stay beside it."""
+        """Remove earlier copies of an offline run, which cannot be resumed."""
         for old in self._folder.glob(f"offline-run-*-{key}"):
             shutil.rmtree(old, ignore_errors=True)
 
@@ -330,7 +330,7 @@ def open_wandb(campaign_folder: Path) -> Wandb:
         folder = Path(os.environ["WANDB_DIR"]) / "wandb"
     else:
         folder = CampaignPaths(campaign_folder).wandb
-        # wandb writes to new folders only; those of earlier runs have its own links to its logs.
+        # wandb only writes to new folders; those of earlier runs contain its own links to its logs.
         refuse_links([folder])
     folder.parent.mkdir(parents=True, exist_ok=True)
     if os.environ.get("WANDB_MODE", "online") == "online" and not wandb.api.api_key:
@@ -343,13 +343,13 @@ def _wandb_project() -> str:
 
 
 def _known_settings(wandb: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that the installed version has: some are undocumented and come and go."""
+    """The settings of the installed version: some are undocumented and change."""
     fields = getattr(wandb.Settings, "model_fields", {})
     return {name: value for name, value in settings.items() if name in fields}
 
 
 def _wandb_rows(run: TrackedRun) -> Iterator[tuple[int, dict[str, float]]]:
-    """wandb has one axis: telemetry follows the steps on it, and is drawn over its own clock."""
+    """Rows on wandb's single axis: telemetry after the steps, drawn over its own clock."""
     yield from ((point.step, point.values) for point in run.steps)
     after = run.steps[-1].step + 1 if run.steps else 0
     for at, point in enumerate(run.telemetry):
@@ -369,7 +369,7 @@ class TensorBoard:
         self._folder = folder
 
     @property
-    def where(self) -> str:
+    def destination(self) -> str:
         return str(self._folder)
 
     def send_run(self, run: TrackedRun) -> None:
@@ -393,12 +393,12 @@ def open_tensorboard(campaign_folder: Path) -> TensorBoard:
 
 
 def _folder_name(run: str) -> str:
-    """The name comes from a spec.json, perhaps in a folder from elsewhere: it must not lead out of the tracker's folder."""
+    """The run's name as a folder: it comes from a spec.json, perhaps of a foreign folder, and must not lead out of the tracker's."""
     return run.replace("/", "-").lstrip(".") or "run"
 
 
 def _write_events(folder: Path, events: Iterable[Any]) -> None:
-    """Replace the folder: TensorBoard adds up all files in one, so an older file would double each point."""
+    """Replace the folder: TensorBoard reads all files in it, so an older one would double each point."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -406,7 +406,7 @@ def _write_events(folder: Path, events: Iterable[Any]) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     try:
         aside.mkdir(parents=True)
-        # Record by record in this thread: TensorBoard's own writer has one of its own, in which a full disk goes unheard.
+        # Record by record in this thread: TensorBoard's own writer has a thread, in which a full disk goes unnoticed.
         with open(aside / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}", "wb") as target:
             writer = RecordWriter(target)
             for event in (Event(wall_time=time.time(), file_version=FILE_VERSION), *events):

@@ -1,7 +1,7 @@
 """Every file of a report, from one CampaignResults: verdict.json, tables, the winner's files, summary.json, summary.md and summary.html.
 
-summary.md is written after everything it names, summary.html last. A page that cannot be drawn costs only itself: an older one is removed,
-a caution says so, and the verdict stands.
+summary.md is written after everything it names, summary.html last. If the page cannot be drawn, an older one is removed, a caution reports
+it, and everything else is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LONGEST_CAUSE = 200
 
 
 def write_report(results: CampaignResults, paths: CampaignPaths) -> CampaignResults:
-    """Write every file and remove what is outdated. Returns the results, with one more caution where the page could not be drawn."""
+    """Write every file and remove outdated ones. Returns the results, with another caution where the page could not be drawn."""
     frames = dict(tables.chart_frames(results))
     files.write_json(paths.verdict, verdict_json(results))
     tables.write_tables(results, paths)
@@ -66,7 +66,7 @@ def _write_page(results: CampaignResults, frames: Mapping[str, polars.DataFrame]
 
     try:
         files.write_text(paths.summary_html, summary_page(page_data(results, frames)))
-    # A panic of polars is no Exception, and no reason to lose a verdict either.
+    # A panic of polars is not an Exception, and no reason to lose a verdict either.
     except (Exception, PanicException) as error:
         if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
             raise
@@ -76,7 +76,7 @@ def _write_page(results: CampaignResults, frames: Mapping[str, polars.DataFrame]
         log.debug("%s could not be drawn", paths.summary_html, exc_info=error)
         cause = one_line(f"{type(error).__name__}: {error}")[:LONGEST_CAUSE]
         text = (
-            f"{paths.summary_html.name} could not be drawn ({cause}). Verdict and figures are not touched by it: {paths.summary_md.name}, "
+            f"{paths.summary_html.name} could not be drawn ({cause}). Verdict and figures are not affected: {paths.summary_md.name}, "
             f"{paths.summary_json.name} and the tables have all of it."
         )
         return Caution(kind=campaign.PAGE_NOT_DRAWN, text=text)
@@ -123,7 +123,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "pending": results.pending,
             "windows": {labels.run(run.attempt.spec): run.measure.window for run in results.counted if run.measure},
             "eta_quality": _eta_quality(results, labels),
-            # Attempts that no plan names any more, or that were run again: kept on disk and in the manifest, counted nowhere.
+            # Attempts that no plan names any more, or that were run again: on disk and in the manifest, but not counted.
             "old_attempts": [{"run": old.spec.run, "attempt": old.number, "hash": old.spec.hash} for old in old_attempts],
             "health": health_of(results),
             "standings": campaign.ranking_values(results),
@@ -135,7 +135,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "headline": headline(results),
         }
     )
-    # Only where there is one: a campaign on one host has the same document as ever.
+    # Keys of campaigns on several hosts only.
     several = {
         "hosts": to_json(machine.hosts_of(results)),
         "smoke_records": to_json(machine.smoke_records(results)),
@@ -145,14 +145,14 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
 
 
 def _process_groups(results: CampaignResults) -> dict[str, Any]:
-    """Of current runs whose ranks are known, rank by rank."""
+    """Communicators of current runs whose ranks are known, rank by rank."""
     labels = campaign.labels_of(results)
     found = {labels.run(run.attempt.spec): run.measure.communicators for run in results.runs if run.attempt.current and run.measure}
     return {run: to_json(communicators) for run, communicators in found.items() if communicators}
 
 
 def _eta_quality(results: CampaignResults, labels: campaign.Labels) -> dict[str, Any]:
-    """Over all runs that count, in one sentence, and run by run."""
+    """The quality over all counted runs, as values and as a sentence, and of each run."""
     runs = {labels.run(run.attempt.spec): run.measure.eta_quality for run in results.counted if run.measure}
     return {"all": machine.pooled_quality(results), "text": machine.eta_line(results), "runs": runs}
 
@@ -165,7 +165,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
 
 
 def _current_runs(results: CampaignResults, labels: campaign.Labels) -> list[dict[str, Any]]:
-    """Every run of the plans: how it ended, if it has, and its folder."""
+    """Every run of the plans, how it ended, and its folder."""
     in_time = tables.timeline_runs(results)
     return [
         {
@@ -187,7 +187,7 @@ def _current_runs(results: CampaignResults, labels: campaign.Labels) -> list[dic
 
 
 def _sentences(results: CampaignResults) -> dict[str, Any]:
-    """Sentences that every report has; '' where there is nothing to say."""
+    """Sentences of every report; '' for one that does not apply."""
     health = health_of(results)
     return {
         "origin": campaign.origin_sentence(results),

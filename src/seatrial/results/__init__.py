@@ -1,1 +1,1 @@
-"""From a folder of attempts to results: measured, grouped, ranked, judged, compared, exported, explained."""
+"""Results of a folder of attempts: measured, grouped, ranked, judged, compared, exported, explained."""

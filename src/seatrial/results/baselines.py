@@ -1,10 +1,10 @@
-"""The comparisons that a plan's criteria ask for.
+"""The comparisons that a plan's criteria request.
 
 In: the criteria and the grouped campaign. Out: for each group and each baseline that a criterion names, the `Comparison` (baseline = A,
-group = B), or why there is none and how to get one. All groups are compared, also where only the recommended one is asked for: it
-was found among them, and is corrected for them all. A group that a criterion names was chosen beforehand: where all criteria with this
-baseline name theirs, only those are compared. Where a baseline names a campaign and no group, each group is compared with the one of
-its name there, else with the recommended one there, which then counts as often as it had rivals.
+group = B), or why there is none and how to get one. All groups are compared, even where only the recommended one is requested: it was
+chosen from them, so the correction covers them all. A group that a criterion names was chosen beforehand: where all criteria with this
+baseline name a group, only those are compared. Where a baseline names a campaign and no group, each group is compared with the group of
+the same name there, else with the recommended one there, which then counts as often as it had rivals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion
 from seatrial.results.compare import HISTORY_PREFIX, Resolver, comparable_groups, compared_group, full_name
 
 Compared = dict[tuple[str, str], Comparison | str]
-"""By group and `Baseline.text`."""
+"""Keyed by group and `Baseline.text`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,11 @@ class _Pair:
     baseline: ComparedGroup
     group: ComparedGroup
     picked_from: int
-    """Groups that the baseline is the best of; 1 where it was named."""
+    """Number of groups that the baseline is the best of; 1 where it was named."""
 
 
 def comparisons_for(criteria: Sequence[Criterion], mine: GroupedCampaign, *, folder: Path, history: Path | None = None) -> Compared:
-    """Every comparison that the criteria ask for."""
+    """Every comparison that the criteria request."""
     found: Compared = {}
     for baseline in dict.fromkeys(criterion.baseline for criterion in criteria if criterion.baseline is not None):
         named = {criterion.group for criterion in criteria if criterion.baseline == baseline}
@@ -51,7 +51,7 @@ def _against(mine: GroupedCampaign, baseline: Baseline, named: Collection[str], 
     found: Compared = {}
     pairs: list[_Pair] = []
     resolver = Resolver(history=history)
-    # Without a campaign of its own a baseline's group is one of these, and is not compared with itself.
+    # Without a campaign the baseline's group is one of these, and is not compared with itself.
     own = baseline.group if not baseline.campaign and not baseline.history else ""
     candidates = [group.group for group in mine.groups if group.runs and group.mode != SENTINEL and group.group != own]
     for name in [name for name in candidates if not named or name in named]:
@@ -76,22 +76,22 @@ def _pair(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder:
     if not a.runs:
         raise CampaignError(f"the baseline {a.name} has no counted run")
     b = compared_group(mine, name)
-    refused = why_not_comparable(a, b) or _all_else_unlike(a, b, mine)
+    refused = why_not_comparable(a, b) or _why_confounded(a, b, mine)
     if refused:
         raise RefusedError(refused)
     common_metric(a, b, ANY_THROUGHPUT)
     return _Pair(baseline=a, group=b, picked_from=picked_from)
 
 
-def _all_else_unlike(a: ComparedGroup, b: ComparedGroup, mine: GroupedCampaign) -> str:
-    """Why all else is not equal in the two, or nothing differs; empty where they can be compared, or where that is allowed."""
+def _why_confounded(a: ComparedGroup, b: ComparedGroup, mine: GroupedCampaign) -> str:
+    """Why they cannot be compared: all else is not equal, or nothing differs; empty where they can, or where it is allowed."""
     from seatrial.analyse.confounding import confounding, refusal, without_effect
 
     return refusal(without_effect(a, b) or confounding(a, b), allow_confounded=mine.ranking.allow_confounded)
 
 
 def _find_baseline(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder: Path, name: str) -> tuple[ComparedGroup, int]:
-    """The baseline of the group of that name, and from how many groups it was picked by its figures."""
+    """The baseline of the group of that name, and the number of groups it was picked from by its figures."""
     if baseline.history:
         return resolver.group(f"{HISTORY_PREFIX}{baseline.history}"), 1
     if baseline.campaign:
@@ -103,7 +103,7 @@ def _find_baseline(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline
 
 
 def _find_in_campaign(resolver: Resolver, other: Path, group: str, name: str) -> tuple[ComparedGroup, int]:
-    """The named group of another campaign; else the one with the same name as the group it is compared with; else the recommended one."""
+    """The named group of another campaign, else the one with the name of the compared group, else the recommended one."""
     campaign = resolver.campaign(other)
     namesake = name if any(one.group == name and one.mode != SENTINEL for one in campaign.groups) else ""
     if group or namesake:

@@ -1,6 +1,6 @@
-"""What is compared with what: from the names on the command line to pairs of groups.
+"""Names on the command line resolved to pairs of groups to compare.
 
-In: names, and the campaign that `--in` gives. Out: `ComparedGroup`s, and `Pairs` of baseline and candidate with how many comparisons they
+In: names, and the campaign of `--in`. Out: `ComparedGroup`s, and `Pairs` of baseline and candidate with the number of comparisons they
 were chosen from. A name is `OUT:GROUP`, `OUT` (its only group, else the recommended one), `GROUP` where a campaign is named beside it,
 `history:NAME`, or the NAME of a pinned row of history.
 
@@ -33,7 +33,7 @@ from seatrial.results.gather import read_campaign_at
 
 HISTORY_PREFIX = "history:"
 ARGUMENTS = "arguments"
-# The rest of the fingerprint is what runs on it: commit, packages, Python, tuning variables.
+# The rest of the fingerprint is software: commit, packages, Python, tuning variables.
 MACHINE_FACTS = ("host", "platform", "cpu", "cpu_count", "container", "gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version")
 NO_GPU_FACTS = ("gpu_name", "driver_version")
 TWO = 2
@@ -42,20 +42,20 @@ DEFAULT_BASELINE = CampaignPlan.baseline
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """What is to be compared."""
+    """Pairs to compare."""
 
     pairs: tuple[tuple[ComparedGroup, ComparedGroup], ...]
     """Baseline and candidate."""
     family: int | None = None
-    """Comparisons that these were picked from, where figures were used to pick them: a recommended group is the best of many."""
+    """Comparisons that these were picked from by their figures: a recommended group is the best of many."""
     note: str = ""
-    """How the baseline was found where it was not named."""
+    """How the baseline was chosen where it was not named."""
 
 
 def resolve_pairs(
     names: Sequence[str], *, inside: Path | None = None, history: Path | None = None, known: Mapping[Path, GroupedCampaign] | None = None
 ) -> Pairs:
-    """The pairs that the names mean. Campaigns that have been read already are `known` by their folders."""
+    """The pairs that the names mean. `known` are campaigns that have been read already, by folder."""
     resolver = Resolver(inside=inside, history=history, known=known)
     folders = [_whole_campaign(name) for name in names]
     if not names and inside is not None:
@@ -64,7 +64,7 @@ def resolve_pairs(
         return _all_groups(resolver, folders[0])
     if len(names) == TWO and folders[0] is not None and folders[1] is not None:
         return _two_campaigns(resolver, folders[0], folders[1])
-    # Group names alone: no folder, no row of history.
+    # Only group names after the folder.
     if folders and folders[0] and not any(split_name(name)[0] or name.startswith(HISTORY_PREFIX) for name in names[1:]):
         resolver.inside = folders[0]
         return _groups_of(resolver, folders[0], names[1:])
@@ -75,7 +75,7 @@ def resolve_pairs(
 
 
 def resolve_scaling(names: Sequence[str], *, inside: Path | None = None, history: Path | None = None) -> list[ComparedGroup]:
-    """Every group of `--scaling`: of one campaign alone, all its groups."""
+    """The groups of `--scaling`; all of a campaign that is named alone."""
     resolver = Resolver(inside=inside, history=history)
     alone = _whole_campaign(names[0]) if len(names) == 1 else None if names else inside
     if alone is not None:
@@ -85,7 +85,7 @@ def resolve_scaling(names: Sequence[str], *, inside: Path | None = None, history
 
 
 class Resolver:
-    """Finds what a name means; reads each campaign once, however many names need it."""
+    """Finds what a name means; reads each campaign once."""
 
     def __init__(
         self, *, inside: Path | None = None, history: Path | None = None, known: Mapping[Path, GroupedCampaign] | None = None
@@ -114,7 +114,7 @@ class Resolver:
         return self._row(name)
 
     def best_of(self, folder: Path) -> ComparedGroup:
-        """The only group of a campaign, else the one it recommends."""
+        """The only group of a campaign, else the recommended one."""
         campaign = self.campaign(folder)
         able = comparable_groups(campaign)
         chosen = able[0] if len(able) == 1 else campaign.ranking.recommended
@@ -139,13 +139,13 @@ class Resolver:
             known = [*(group.group for group in self.campaign(self.inside).groups), *names]
             raise UsageError(f"{self.inside} has no group '{name}', and no row of history has that name; {did_you_mean(name, known)}")
         raise UsageError(
-            f"'{name}' is no campaign's folder, no OUT:GROUP and no pinned row of history; name a folder that `seatrial run` wrote to, "
+            f"'{name}' is not a campaign's folder, OUT:GROUP or a pinned row of history; name a folder that `seatrial run` wrote to, "
             "or the campaign of a group with --in OUT"
         )
 
 
 def split_name(name: str) -> tuple[Path | None, str]:
-    """Folder and group of `OUT:GROUP` or `OUT`; no folder where the name has none. A folder's own name may hold a colon."""
+    """Folder and group of `OUT:GROUP` or `OUT`; None for other names. A folder's own name may contain a colon."""
     if not name or name.startswith(HISTORY_PREFIX):
         return None, ""
     if Path(name).is_dir():
@@ -179,11 +179,11 @@ def _groups_of(resolver: Resolver, folder: Path, names: Sequence[str]) -> Pairs:
 
 
 def _all_groups(resolver: Resolver, folder: Path) -> Pairs:
-    """The recommended group was found by the figures of all groups, so that all pairs of them have been compared already."""
+    """Every group against the baseline. A recommended baseline was chosen by the figures of all groups, so all their pairs count."""
     campaign = resolver.campaign(folder)
     groups = comparable_groups(campaign)
     if len(groups) < TWO:
-        raise CampaignError(f"{folder} has {len(groups) or 'no'} group{'s' * (not groups)} with counted runs: there is nothing to compare")
+        raise CampaignError(f"{folder} has {len(groups) or 'no'} group{'s' * (not groups)} with counted runs: nothing to compare")
     baseline, note = _baseline_of(resolver, folder)
     pairs = tuple((baseline, compared_group(campaign, group)) for group in groups if group != baseline.group)
     if baseline.group == campaign.baseline_group:
@@ -203,7 +203,7 @@ def _baseline_of(resolver: Resolver, folder: Path) -> tuple[ComparedGroup, str]:
 
 
 def _chosen_from(groups: int, family: int) -> str:
-    """Why more comparisons count than are shown; empty where no more do."""
+    """Why more comparisons count than are shown; empty where they do not."""
     return f" It was chosen from {groups} groups by their figures, so {family} pairs count for the correction." if family > 1 else ""
 
 
@@ -230,7 +230,7 @@ def _two_campaigns(resolver: Resolver, first: Path, second: Path) -> Pairs:
 
 
 def _against_first(groups: Sequence[ComparedGroup], picked_from: Sequence[int]) -> Pairs:
-    """`picked_from` is how many groups each is the best of."""
+    """`picked_from` is the number of groups that each is the best of."""
     family = sum(max(picked_from[0], many) for many in picked_from[1:])
     picked = [f"{group.name} from {many}" for group, many in zip(groups, picked_from, strict=True) if many > 1]
     chosen = f"Some were chosen from groups by their figures ({', '.join(picked)}): {family} comparisons count for the correction."
@@ -238,7 +238,7 @@ def _against_first(groups: Sequence[ComparedGroup], picked_from: Sequence[int]) 
 
 
 def comparable_groups(campaign: GroupedCampaign) -> list[str]:
-    """Groups of the main lane with a counted run, all where none is on it; the sentinel only watches the platform."""
+    """Groups of the main lane with a counted run, or of any lane where none is on it; without the sentinel."""
     counted = [group for group in campaign.groups if group.runs and group.mode != SENTINEL]
     return [group.group for group in counted if group.lane] or [group.group for group in counted]
 
@@ -279,7 +279,7 @@ def _compared_run(run: MeasuredRun) -> ComparedRun:
         started_t=run.attempt.outcome.started_t if run.attempt.outcome else 0.0,
         figures={name: float(value) for name, value in figures.items() if value is not None},
         steady=window.steady if window else True,
-        window=f"steps {window.first_step}–{window.last_step}" if window else "",
+        window=window.text if window else "",
         n=window.n if window else 0,
         last_steps=measure.last_steps if measure else None,
         loss=measure.loss_course if measure else None,
@@ -287,7 +287,7 @@ def _compared_run(run: MeasuredRun) -> ComparedRun:
 
 
 def _facts(run: MeasuredRun) -> tuple[dict[str, str], dict[str, str]]:
-    """Machine and code. What was not found is left out, but where the host is known, no GPU is a fact too."""
+    """Facts of machine and code. What was not found is left out; where the host is known, no GPU is a fact, too."""
     provenance = run.attempt.provenance
     flat = {"script_sha256": (run.attempt.spec.script_sha256 or "")[:SHORT_HASH_DIGITS]}
     for name, value in fingerprint_facts(provenance).items():
@@ -310,7 +310,7 @@ def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:
 
 
 def _typed(spec: RunSpec, settings: Mapping[str, str]) -> dict[str, str]:
-    """What the command line of a script says beside the plan's settings: its options, and its other arguments as one text."""
+    """Settings on the command line of a script beside the plan's: its options, and its other arguments as one text."""
     argv = [argument.replace(spec.run, "{run}") for argument in mask_argv(spec.workload.args)]
     named = {value: f"{{{name}}}" for name, value in settings.items() if value}
     found = {name: _masked_text(name, value) for name, value in typed_settings(argv, spec.env).items()}

@@ -1,8 +1,8 @@
 """Two campaigns on one page (`report OUT --compare OUT2`), and two runs for `seatrial diff`.
 
-In: the results of OUT, which have been written, and the folder of OUT2; or the folders of two runs. Out: OUT/compare_NAME.html, and what
-`seatrial compare OUT OUT2` prints about the two. OUT2 is read and measured again, and nothing is written into it. A refusal to compare is
-reported, on the page too.
+In: the results of OUT, already written, and the folder of OUT2; or the folders of two runs. Out: OUT/compare_NAME.html, and what `seatrial
+compare OUT OUT2` prints. OUT2 is read and measured again, and nothing is written into it. A refusal to compare is reported, also on the
+page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seatrial.results.folders import find_attempts, find_campaign, find_run
 from seatrial.results.gather import require_plans
 from seatrial.results.recompute import gather_results, move_folder_aside
 
-# What a refusal of unlike machines advises: an option of the other verb.
+# Advice of a refusal because of different machines: an option of the other verb.
 ACROSS = "with --across"
 
 
@@ -38,11 +38,11 @@ class ComparisonPage:
     page: Path
     compared: Compared
     moved: str = ""
-    """What was in the way of the page, and where it is now."""
+    """What was in the way of the page, and its new place."""
 
 
 def check_other_campaign(out: Path, other: Path) -> None:
-    """An error where there is no campaign to compare with, or it is OUT itself: before anything is written."""
+    """Raise where there is no campaign to compare with, or it is OUT itself, before anything is written."""
     paths = CampaignPaths(find_campaign(other))
     require_plans(paths)
     if paths.folder.resolve() in (out.resolve(), OriginalPaths(out).translated.resolve()):
@@ -77,7 +77,7 @@ def _compare(out: Path, results: CampaignResults, other: Path, others: CampaignR
 
 
 def _diff_best_runs(results: CampaignResults, others: CampaignResults) -> RunDiff | None:
-    """Between a run of the best group here and one of the same group there, or of the best there; None where one has no counted run."""
+    """Diff of a run of the best group here and one of the same group, else of the best group, there; None without counted runs."""
     best = _best_group(results)
     folders = [_run_folder(results, best), _run_folder(others, best) or _run_folder(others, _best_group(others))]
     if None in folders:
@@ -87,7 +87,7 @@ def _diff_best_runs(results: CampaignResults, others: CampaignResults) -> RunDif
 
 
 def _best_group(results: CampaignResults) -> str:
-    """The recommended one, else the first with counted runs."""
+    """The recommended group, else the first with counted runs."""
     return results.ranking.recommended or next((group.group for group in results.groups if group.runs), "")
 
 
@@ -98,7 +98,7 @@ def _run_folder(results: CampaignResults, group: str) -> Path | None:
 
 
 def read_run_for_diff(folder: Path) -> DiffedRun:
-    """The attempt, effective settings and environment of a run's folder, or of one attempt. Of several attempts, the newest that ended by
+    """Attempt, effective settings and environment of a folder of a run or an attempt; of several attempts, the newest that ended by
     itself."""
     attempt = _find_attempt(folder)
     paths = AttemptPaths(Path(attempt.folder))

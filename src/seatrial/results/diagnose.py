@@ -1,7 +1,7 @@
-"""What the logs of a job show, whoever started it: how it ended, the first cause, steps, rate, losses, the script's own summary.
+"""What the logs of any job show: how it ended, the first cause, steps, rate, losses, the script's own summary.
 
-In: files and folders, as they were named; the exit code and the number of steps asked for, where known. Out: a `LogReport`. No campaign is
-needed and nothing is written.
+In: files and folders as named by the user; the exit code and the requested steps, where known. Out: a `LogReport`. No campaign is needed
+and nothing is written.
 
 Lines of several files are read in the order of their timestamps where every file has some of one kind, else file after file, errors
 (`.err`, `stderr`) last.
@@ -37,11 +37,11 @@ COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 NAMED_RANK = re.compile(r"(?:^|[^a-z])rank[_.-]?(?P<rank>\d{1,6})(?!\d)", re.IGNORECASE)
 TORCHRUN_FOLDER = re.compile(r"(?:^|/)attempt_(?P<attempt>\d{1,6})/(?P<rank>\d{1,4})/std(?:out|err)\.log$")
 ERRORS_FILE = re.compile(r"\.err$|\.e\d+$|stderr", re.IGNORECASE)
-# `slurm-4711.out`, `slurm-4711_3.out` of an array, `train-4711.err` (%x-%j), `train.o4711` of PBS. A short number behind another name may
-# be that of a rank or a node.
+# `slurm-4711.out`, `slurm-4711_3.out` of an array, `train-4711.err` (%x-%j), `train.o4711` of PBS. A short number after another name may be
+# that of a rank or a node.
 JOB_NUMBER = re.compile(r"^slurm-(\d+(?:_\d+)?)\.\w+$|(?<!rank)(?<!node)(?<!task)[-_.](\d{3,})\.(?:out|err)$|\.[eo](\d+)$", re.IGNORECASE)
 MAX_JOBS_NAMED = 3
-# Parts of a name that distinguish the files of one job: the stream, and a rank, node or host with all that is behind it.
+# Parts of a name that distinguish the files of one job: the stream, and a rank, node or host with all that follows it.
 STREAM = re.compile(r"(?<![a-z])(?:std)?(?:out|err)(?:put|ors?)?(?![a-z])")
 MEMBER = re.compile(r"(?<![a-z])(?:local_?|global_?)?(?:rank|node|host|task|worker|master|launcher|pod|replica|proc|gpu)s?(?![a-z]{2}).*")
 # Parts with a number that distinguish jobs: a date, a time, a trial. Other numbers are those of ranks and hosts.
@@ -57,16 +57,16 @@ class LogFile:
 
     path: Path
     name: str
-    """As it is shown."""
+    """The name that is shown."""
     rank: int | None = None
-    """By its name."""
+    """The rank in its name."""
     job: str = ""
-    """What the name of a file that was found in a folder says beside rank, node and stream: another job's says something else."""
+    """The name of a file found in a folder, without rank, node and stream: it differs between jobs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogReport:
-    """Everything `seatrial diagnose` shows."""
+    """What `seatrial diagnose` shows."""
 
     files: tuple[str, ...]
     num_lines: int
@@ -92,7 +92,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, reques
     diagnosis = _with_progress(diagnosis, reader.unfinished())
     diagnosis = _with_unread(diagnosis, "the log is empty" if is_empty else _not_text(files))
     if requested_steps is not None:
-        diagnosis = _with_asked_steps(diagnosis, steps, reader.reached(requested_steps), requested_steps)
+        diagnosis = _with_requested_steps(diagnosis, steps, reader.reached(requested_steps), requested_steps)
     return LogReport(
         files=tuple(file.name for file in files),
         num_lines=num_lines,
@@ -105,13 +105,13 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, reques
 
 
 def _with_unread(found: Diagnosis, why: str) -> Diagnosis:
-    """That no failure was seen says nothing where there was nothing to see. `why`: empty where the lines could be read."""
+    """Undetermined where no failure was found because nothing could be read; `why` is empty where the lines could be read."""
     is_open = found.outcome is Outcome.OK or (found.outcome is None and found.cause is Cause.UNKNOWN)
-    return _cannot_tell(found, why) if why and is_open else found
+    return _undetermined(found, why) if why and is_open else found
 
 
 def _not_text(files: Sequence[LogFile]) -> str:
-    """Which file is in an encoding that is not read, as that of a redirect in PowerShell, and what to do; empty for text."""
+    """Which file has an encoding that cannot be read, such as PowerShell's redirects, and what to do; empty for text."""
     for file in files:
         with open_file(file.path) as source:
             begin = source.read(PRESCAN_BYTES)
@@ -121,7 +121,7 @@ def _not_text(files: Sequence[LogFile]) -> str:
 
 
 def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
-    """A job that ended well by its log or exit code with losses that are nan or inf to the end: its outcome is unknown."""
+    """Unknown outcome for a job that ended well by its log or exit code, with losses that are nan or inf to the end."""
     if found.outcome is not Outcome.OK or steps is None or steps.nan_from is None:
         return found
     entry = general(Cause.NAN)
@@ -132,10 +132,10 @@ def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
 
 
 def _with_short_files(found: Diagnosis, files: Sequence[LogFile], reader: LogReader) -> Diagnosis:
-    """A good end in the file of one rank says nothing about another that ends in the middle of the training."""
+    """Undetermined where the file of one rank ends well and that of another in the middle of the training."""
     if found.outcome is not Outcome.OK or len(files) == 1:
         return found
-    # What goes to stderr need not have the steps that are in stdout.
+    # stderr need not have the steps of stdout.
     errors = {file.name for file in files if ERRORS_FILE.search(file.path.name)}
     short = reader.short_files(errors) | reader.short_files({file.name for file in files} - errors)
     ends = [
@@ -143,35 +143,35 @@ def _with_short_files(found: Diagnosis, files: Sequence[LogFile], reader: LogRea
         for file in files
         if file.name in short
     ]
-    return _cannot_tell(found, join_names(ends, MAX_JOBS_NAMED)) if ends else found
+    return _undetermined(found, join_names(ends, MAX_JOBS_NAMED)) if ends else found
 
 
 def _with_progress(found: Diagnosis, unfinished: tuple[int, int] | None) -> Diagnosis:
-    """An exit code of 0 may be that of a pipe's last command: a log that ends in the middle of a training does not confirm it."""
+    """Undetermined where the log ends in the middle of a training: an exit code of 0 may be that of a pipe's last command."""
     if found.outcome is not Outcome.OK or found.good_end or unfinished is None:
         return found
-    return _cannot_tell(found, f"the log ends at {unfinished[0]:,} of {unfinished[1]:,}")
+    return _undetermined(found, f"the log ends at {unfinished[0]:,} of {unfinished[1]:,}")
 
 
-def _with_asked_steps(found: Diagnosis, steps: StepSummary | None, reached: bool | None, requested_steps: int) -> Diagnosis:
-    """Neither an exit code of 0 nor a line that says that training is over shows that all steps were taken. `reached`: by the log's last
-    lines; None where they show no step."""
+def _with_requested_steps(found: Diagnosis, steps: StepSummary | None, reached: bool | None, requested_steps: int) -> Diagnosis:
+    """Undetermined unless the requested steps were taken: neither an exit code of 0 nor a line about the end of training shows that.
+    `reached`: by the log's last lines; None where they show no step."""
     if found.outcome is not Outcome.OK or reached or (steps is not None and steps.may_be(requested_steps)):
         return found
     shown = [last for last in (found.last_step, steps.last if steps else None) if last is not None]
     if not shown:
-        return found if found.good_end else _cannot_tell(found, f"the log shows no step, and {requested_steps:,} were asked for")
+        return found if found.good_end else _undetermined(found, f"the log shows no step; {requested_steps:,} were requested")
     over = "; the step numbers start over, and no line names an epoch" if steps is not None and steps.num_started_over else ""
-    return _cannot_tell(found, f"the last step in the log is {max(shown):,}, and {requested_steps:,} were asked for{over}")
+    return _undetermined(found, f"the last step in the log is {max(shown):,}; {requested_steps:,} were requested{over}")
 
 
-def _cannot_tell(found: Diagnosis, detail: str) -> Diagnosis:
+def _undetermined(found: Diagnosis, detail: str) -> Diagnosis:
     entry = general(Cause.UNKNOWN)
     return replace(found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
 
 
 def find_logs(paths: Sequence[Path]) -> list[LogFile]:
-    """The files that are named, and those with a log's name in folders; errors last."""
+    """The named files, and files in folders that are named like a log; errors last."""
     found: dict[Path, LogFile] = {}
     for path in paths:
         if path.is_dir():
@@ -188,7 +188,7 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
             raise UsageError(f"{path}: no such file or folder")
     files = sorted(found.values(), key=lambda file: ERRORS_FILE.search(file.path.name) is not None)
     _refuse_several_jobs(files)
-    # Numbers of several nodes' local ranks repeat: they name no rank then.
+    # Local ranks of several nodes repeat, so they identify no rank.
     numbered = [file.rank for file in files if file.rank is not None and TORCHRUN_FOLDER.search(file.path.as_posix())]
     if len(set(numbered)) * 2 < len(numbered):
         return [replace(file, rank=None) for file in files]
@@ -196,7 +196,7 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
 
 
 def _refuse_several_jobs(files: Sequence[LogFile]) -> None:
-    """A UsageError where the names are those of several jobs: the steps of one and the cause of another would be shown as one."""
+    """A UsageError where the names belong to several jobs: steps of one and the cause of another would be mixed."""
     jobs: dict[str, str] = {}
     for file in files:
         if match := JOB_NUMBER.search(file.path.name):
@@ -207,7 +207,7 @@ def _refuse_several_jobs(files: Sequence[LogFile]) -> None:
 
 
 def _refuse_unnumbered_jobs(trained: Sequence[LogFile]) -> None:
-    """The same where the names of files with steps differ in more than the rank, the node or the stream."""
+    """The same where names of files with steps differ in more than rank, node or stream."""
     jobs = {file.job: file.name for file in reversed(trained) if file.job}
     if len(jobs) > 1:
         named = join_names(sorted(jobs.values()), MAX_JOBS_NAMED)
@@ -223,7 +223,7 @@ def _job_in(name: str) -> str:
 
 
 def _of_last_attempts(paths: Sequence[Path]) -> list[Path]:
-    """Without what ranks printed in attempts after which torchrun started them again."""
+    """The paths without files of attempts that torchrun restarted."""
     last: dict[Path, int] = {}
     for path in paths:
         if (match := TORCHRUN_FOLDER.search(path.as_posix())) and path.stat().st_size:
@@ -267,13 +267,13 @@ def _in_order(files: Sequence[LogFile]) -> Iterator[tuple[LogFile, str]]:
 
 
 def _kind_of_stamps(file: LogFile) -> str:
-    """Of the first timestamp in its first lines; empty without one."""
+    """Kind of the first timestamp in its first lines; empty without one."""
     kinds = (time_of_line(line)[1] for line in itertools.islice(read_lines(file.path), PRESCAN_LINES))
     return next((kind for kind in kinds if kind), "")
 
 
 def _stamped(file: LogFile, place: int) -> Iterator[tuple[float, int, str]]:
-    """Lines with their time, which is that of the line before where they have none, and never goes back."""
+    """Lines with their time, which never decreases; a line without one has that of the line before."""
     first = next(
         (time_s for line in itertools.islice(read_lines(file.path), PRESCAN_LINES) if (time_s := time_of_line(line)[0]) is not None), 0.0
     )

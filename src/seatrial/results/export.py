@@ -1,8 +1,8 @@
 """Every table of a campaign, for other programs to read.
 
-In: a campaign's folder and the name of a table. Out: its schema and its rows as frames, one run at a time where the table is large,
-computed from what is on disk; nothing is written here. `TABLES` lists them. A missing file gives no rows, a cell that does not fit its
-column is null, and a last line torn by a kill is left out.
+In: a campaign's folder and the name of a table. Out: its schema and its rows as frames, one run at a time for large tables, computed from
+the files; nothing is written here. `TABLES` lists them. A missing file gives no rows, a cell that does not fit its column is null, and a
+torn last line is left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TABLES = {
     "host_telemetry": "every sample of the host",
     "heartbeats": "every heartbeat of every rank",
 }
-# What the same tables are called in the folder.
+# File name in the folder → table.
 FILE_NAMES = {
     "run_manifest": "manifest",
     "per_run_metrics": "runs",
@@ -60,7 +60,7 @@ FILE_NAMES = {
 }
 ALL = "all"
 OWNER_COLUMNS = ("run", "attempt", "group")
-"""First in every table of one run's rows."""
+"""First columns of every table of single attempts."""
 _TEXT = {*TEXT_COLUMNS, "iso", "msg", "phase", "host"}
 _WHOLE = {"gpu_index", "process_count", "foreign_process_count", "train_proc_count", "tree_threads", "pid", "rank", "step"}
 
@@ -83,7 +83,7 @@ class Table:
 
 
 def table_names(requested: Sequence[str]) -> list[str]:
-    """The requested tables, by name or by the name of their file, each once; `all` means all. An unknown name is refused."""
+    """The requested tables, by table or file name, each once; `all` means all. An unknown name is refused."""
     names = [FILE_NAMES.get(Path(name).stem, name) for name in requested]
     for name in names:
         if name not in TABLES and name != ALL:
@@ -93,7 +93,7 @@ def table_names(requested: Sequence[str]) -> list[str]:
 
 @dataclass
 class Exporter:
-    """Reads the tables of one campaign; what several tables need is read once."""
+    """Reads the tables of a campaign; what several tables need is read once."""
 
     paths: CampaignPaths
     left_out: list[str] = field(default_factory=list)
@@ -134,17 +134,17 @@ class Exporter:
                 frame = read(attempt).with_columns([pl.lit(value).alias(name) for name, value in owner])
                 yield frame.select([pl.col(name).cast(kind) for name, kind in schema.items()])
             except Exception as error:
-                # What one odd run wrote must not keep the others from being exported.
+                # One damaged run must not keep the others from being exported.
                 self.left_out.append(f"{attempt.spec.run}, attempt {attempt.number}: {type(error).__name__}: {error}")
 
 
 def read_gpu_telemetry(attempt: Attempt) -> pl.DataFrame:
-    """Its GPU samples, without the owner columns."""
+    """GPU samples of an attempt, without the owner columns."""
     return _read_samples(AttemptPaths(Path(attempt.folder)).gpu_telemetry, _schema_of(GPU_COLUMNS))
 
 
 def read_host_telemetry(attempt: Attempt) -> pl.DataFrame:
-    """Its host samples, likewise."""
+    """Host samples of an attempt, without the owner columns."""
     return _read_samples(AttemptPaths(Path(attempt.folder)).host_telemetry, _schema_of(HOST_COLUMNS))
 
 
@@ -179,7 +179,7 @@ def _cell(value: Any, kind: Any) -> Any:
         return value if isinstance(value, str) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    # NaN is not below anything either.
+    # Also false for NaN.
     if not abs(value) < LARGEST_WHOLE:
         return None
     return float(value) if kind == pl.Float64 else int(value)
@@ -193,7 +193,7 @@ def _schema_of(columns: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _attempt_tables() -> dict[str, tuple[Read, Mapping[str, Any]]]:
-    """Tables with rows of single attempts: how they are read, and their schema without the owner columns."""
+    """Tables of single attempts: how they are read, and their schema without the owner columns."""
     from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA
     from seatrial.collect.steps import read_steps
 

@@ -1,7 +1,7 @@
-"""The campaign or run behind a folder, ours or of the original stage-1 scripts.
+"""Folders of campaigns and runs, ours or of the original stage-1 scripts.
 
-In: the folder of a campaign or a run, ours or of the original stage-1 scripts. Out: the same, or its translation under FOLDER/seatrial,
-created or brought up to date on the way; the attempts of a run.
+In: the folder of a campaign or a run. Out: the same, or its translation under FOLDER/seatrial, which is created or updated; the attempts of
+a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_NAMED = 8
 
 
 def find_campaign(folder: Path) -> Path:
-    """The campaign to read; `folder` itself where it is one of ours, or none at all."""
+    """The campaign to read; `folder` itself unless it is of the original scripts."""
     original = _original_behind(folder)
     if original is None:
         return folder
@@ -28,12 +28,12 @@ def find_campaign(folder: Path) -> Path:
         target = OriginalPaths(original).translated
         raise CampaignError(
             f"{error.filename or original}: {error.strerror}; the translation of {original} goes into {target}: fix that, or copy the "
-            "folder to a place of your own"
+            "folder elsewhere"
         ) from error
 
 
 def find_run(folder: Path) -> Path:
-    """The run to read; `folder` itself where it is one of ours, or none at all."""
+    """The run to read; `folder` itself unless it is of the original scripts."""
     if RunPaths(folder).attempts() or not is_original(folder.parent):
         return folder
     return find_campaign(folder.parent) / folder.name

@@ -1,6 +1,6 @@
 """A campaign read, measured, grouped and ranked, before anything is judged.
 
-In: a campaign's folder. Out: a `GroupedCampaign`; nothing is written. Criteria are not looked at, so that a baseline in another campaign
+In: a campaign's folder. Out: a `GroupedCampaign`; nothing is written. Criteria are not evaluated, so that a baseline in another campaign
 can be read while this one is judged, and two campaigns that name each other do not recurse.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from seatrial.collect.attempts import StoredPlans, preflight_causes, read_stored, read_stored_plans
 from seatrial.core.errors import CampaignError
@@ -22,31 +23,35 @@ from seatrial.records.figures import ANY_THROUGHPUT, FIGURES
 from seatrial.records.measure import GroupSummary
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
+from seatrial.results.cache import MeasureCache
 from seatrial.results.folders import find_campaign
-from seatrial.results.measure import MeasureCache, Workers
+from seatrial.results.workers import Workers
 
 NO_POLARS = "polars is not installed here, so no tables can be computed; copy the folder to a machine that has it and run `seatrial report`"
 
 
 def read_campaign_at(folder: Path) -> GroupedCampaign:
-    """The campaign in `folder`, ours or of the original stage-1 scripts."""
+    """The campaign in a folder of ours or of the original stage-1 scripts."""
     return replace(group_campaign(CampaignPaths(find_campaign(folder))), output=str(folder))
 
 
-def group_campaign(
-    paths: CampaignPaths,
-    *,
-    tail_points: int | None = None,
-    baseline: str | None = None,
-    charts: bool = False,
-    cache: MeasureCache | None = None,
-    allow_confounded: bool = False,
-) -> GroupedCampaign:
-    """The campaign as it is on disk now. `tail_points` (timing points that the seeds' tail columns average) and `baseline` (the group
-    that speed-ups are against) are the plan's where they are not given. With `charts`, current runs are drawn too."""
+class GatherOptions(TypedDict, total=False):
+    """How a campaign is read."""
+
+    tail_points: int | None
+    """Timing points that the seeds' tail columns average; the plan's by default."""
+    baseline: str | None
+    """The group that speed-ups are against; the plan's by default."""
+    cache: MeasureCache | None
+    allow_confounded: bool
+
+
+def group_campaign(paths: CampaignPaths, *, charts: bool = False, **options: Unpack[GatherOptions]) -> GroupedCampaign:
+    """The campaign as it is on disk now; with charts of its current runs where requested."""
+    cache, allow_confounded = options.get("cache"), options.get("allow_confounded", False)
     if not can_measure():
         raise CampaignError(NO_POLARS)
-    # Workers start while this process imports what it needs itself, and reads the attempts.
+    # Workers start while this process imports its own modules and reads the attempts.
     with Workers(0 if cache else sum(1 for _ in paths.folder.glob(f"*/{ANY_ATTEMPT}"))) as workers:
         from seatrial.analyse.charts.run_charts import detail_for
         from seatrial.analyse.groups import summarise_groups
@@ -57,9 +62,11 @@ def group_campaign(
         plans = read.plans
         specs = planned_specs(plans)
         stored = read_stored(paths, plans)
-        attempts = [_with_tail(_with_declared(with_current_spec(attempt, specs)), tail_points) for attempt in stored.attempts]
+        tail = options.get("tail_points")
+        attempts = [_with_tail(_with_declared(with_current_spec(attempt, specs)), tail) for attempt in stored.attempts]
         detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
         runs = (cache or workers).measure_all(attempts, detail)
+    baseline = options.get("baseline")
     baseline = plans[-1].baseline if baseline is None else baseline
     groups = with_possible_causes(summarise_groups(runs, baseline, allow_confounded=allow_confounded), preflight_causes(paths.preflight))
     rank_by, unknown = _rank_by(plans[-1])
@@ -76,7 +83,7 @@ def group_campaign(
 
 
 def _in_plan_order(groups: Sequence[GroupSummary], plan: CampaignPlan) -> list[GroupSummary]:
-    """By the values of the axes as the plan lists them: runs are shuffled. Groups of other plans come last, as they are."""
+    """Sorted by the values of the axes as the plan lists them: runs are shuffled. Groups of other plans come last, in their order."""
 
     def place(group: GroupSummary) -> tuple[int, ...]:
         return tuple(
@@ -87,7 +94,7 @@ def _in_plan_order(groups: Sequence[GroupSummary], plan: CampaignPlan) -> list[G
 
 
 def can_measure() -> bool:
-    """Whether this machine has what the tables need: campaigns can run without it and be read elsewhere."""
+    """Whether polars is installed: campaigns can run without it and be read elsewhere."""
     return importlib.util.find_spec("polars") is not None
 
 
@@ -105,7 +112,7 @@ def require_plans(paths: CampaignPaths) -> StoredPlans:
 
 
 Specs = Mapping[tuple[str, str], RunSpec]
-"""By run and hash."""
+"""Keyed by run and hash."""
 
 
 def planned_specs(plans: Sequence[CampaignPlan]) -> Specs:
@@ -114,13 +121,13 @@ def planned_specs(plans: Sequence[CampaignPlan]) -> Specs:
 
 
 def with_current_spec(attempt: Attempt, specs: Specs) -> Attempt:
-    """The attempt with the plan's present spec: window, patterns and lane may change without a run being run again."""
+    """The attempt with the current plan's spec: window, patterns and lane may change without a new run."""
     spec = specs.get((attempt.spec.run, attempt.spec.hash))
     return attempt if spec is None else replace(attempt, spec=spec)
 
 
 def _with_declared(attempt: Attempt) -> Attempt:
-    """The attempt with what its bundled workload declares about effective settings, where an earlier version did not record it."""
+    """The attempt with its bundled workload's declarations about effective settings, where an earlier version did not record them."""
     workload = attempt.spec.workload
     if workload.module is None or workload.follows:
         return attempt
@@ -146,13 +153,13 @@ def _with_tail(attempt: Attempt, tail_points: int | None) -> Attempt:
 
 
 def _pending(plans: Sequence[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tuple[str, ...]:
-    """Runs that a plan asks for without an attempt that came to its own end, in the plans' order."""
+    """Runs of the plans without an attempt that ended by itself, in the plans' order."""
     ended = {run.attempt.spec.hash for run in runs if run.outcome is not None and not run.outcome.is_cut_short}
     return tuple(spec.run for plan in plans for spec in plan.chosen if spec.hash not in ended)
 
 
 def _rank_by(plan: CampaignPlan) -> tuple[str, list[Caution]]:
-    """What to rank by; throughput where the plan, of a later version or damaged, names a metric that is not known here."""
+    """What to rank by; throughput where the plan, damaged or of a later version, names an unknown metric."""
     if plan.rank_by in (ANY_THROUGHPUT, *FIGURES):
         return plan.rank_by, []
     text = f"The plan ranks by '{plan.rank_by[:40]}', which this version does not know; {ANY_THROUGHPUT} is used instead."

@@ -1,5 +1,5 @@
-"""GPU memory that the runs of a campaign held: what a forecast is compared with. In: a campaign's folder and its plan. Out: a peak of each
-group, over its current runs."""
+"""Observed GPU memory of a campaign's runs, to compare forecasts with. In: a campaign's folder and its plan. Out: the peaks of each group,
+over its current runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from seatrial.records.stored import host_folders
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedMemory:
-    """The highest of any rank and GPU; None where nothing was recorded."""
+    """The highest values of any rank and GPU; None where nothing was recorded."""
 
     allocated_bytes: int | None = None
-    """By torch's allocator (`peak_mib` of events)."""
+    """Reported by torch's allocator (`peak_mib` of events)."""
     in_use_bytes: int | None = None
-    """By the driver, all processes together (gpu_telemetry.csv)."""
+    """Reported by the driver, all processes together (gpu_telemetry.csv)."""
 
 
 def observed_memory(paths: CampaignPaths, plan: CampaignPlan) -> dict[str, ObservedMemory]:
-    """Group → its peaks; of runs with the plan's own settings only."""
+    """Group → its peaks, of runs with the plan's current settings only."""
     hashes = {spec.hash for spec in plan.runs}
     groups: dict[str, list[Attempt]] = {}
     for attempt in read_campaign(paths) if paths.folder.is_dir() else ():

@@ -1,8 +1,8 @@
 """Every table and report of a campaign, computed from what is in its folder.
 
-`recompute(folder)` reads every attempt, measures it, groups, ranks and judges, and writes every table and report: the same from a finished
+`recompute(folder)` reads every attempt, measures it, groups, ranks and judges, and writes every table and report: the same for a finished
 campaign, a half-finished one, or one copied from another machine. `RunRecorder` measures one attempt when it ends and appends its row to
-the manifest; what it measured is used again by the report at the end.
+the manifest; the report at the end uses what it measured.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
+from typing import Unpack
 
 from seatrial.collect.attempt_files import recover_files
 from seatrial.collect.attempts import preflight_cautions, read_attempt, read_campaign, read_plans
@@ -43,9 +44,10 @@ from seatrial.records.plan import SENTINEL
 from seatrial.records.results import CampaignResults, GroupedCampaign, MeasuredRun
 from seatrial.records.run_table import qualified_name
 from seatrial.records.verdict import CampaignVerdict
+from seatrial.results.cache import MeasureCache
 from seatrial.results.compare import comparable_groups, compared_group
-from seatrial.results.gather import Specs, can_measure, group_campaign, planned_specs, with_current_spec
-from seatrial.results.measure import MeasureCache, load_measuring
+from seatrial.results.gather import GatherOptions, Specs, can_measure, group_campaign, planned_specs, with_current_spec
+from seatrial.results.workers import load_measuring
 
 
 class RunRecorder:
@@ -56,13 +58,13 @@ class RunRecorder:
         self.cache = MeasureCache()
 
     def load(self) -> None:
-        """Import what `record` needs, before the first run starts: afterwards it would take a third of a second between two runs."""
+        """Import what `record` needs before the first run starts: later it would take a third of a second between two runs."""
         if can_measure():
             load_measuring()
 
     def record(self, attempt: AttemptPaths, log_index: LineIndex | None = None) -> MeasuredRun | None:
-        """Measure an attempt that has just ended and append it to the manifest; None where that cannot be done here. `log_index` is that
-        of its log, where it was followed."""
+        """Measure an attempt that has just ended and append it to the manifest; None where it cannot be measured here. `log_index` is
+        the index of its log, where the log was followed."""
         stored = read_attempt(attempt)
         if stored is None or not can_measure():
             return None
@@ -70,7 +72,7 @@ class RunRecorder:
 
         measured = self.cache.add(with_current_spec(stored, self._specs), self._detail, ReadAhead(log_index=log_index))
         move_folders_aside(self._paths)
-        # On a bad disk the next report writes it, from the attempts themselves.
+        # Where the disk fails, the next report writes it from the attempts.
         with contextlib.suppress(OSError):
             append_manifest(self._paths.manifest, manifest_row(measured.attempt, measured.measure))
         return measured
@@ -81,14 +83,14 @@ class RunRecorder:
 
     @cached_property
     def _detail(self) -> Detail:
-        """As for the page of the finished campaign, so that its charts are computed once."""
+        """The detail of the finished campaign's page, so that charts are computed once."""
         from seatrial.analyse.charts.run_charts import detail_for
 
         return detail_for(len(self._specs))
 
 
 def known_durations_s(paths: CampaignPaths) -> dict[str, float]:
-    """Mean length of the runs that ended ok so far, by group key: what an estimate of the time rests on."""
+    """Mean length of the runs that ended ok so far, by group key, for estimates of time."""
     lengths: dict[str, list[float]] = {}
     for attempt in read_campaign(paths):
         if attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK:
@@ -96,27 +98,20 @@ def known_durations_s(paths: CampaignPaths) -> dict[str, float]:
     return {key: fmean(values) for key, values in lengths.items()}
 
 
-# A thousand runs are half a million objects without reference cycles: searching for some takes a tenth of the time of a report.
+# A thousand runs are half a million objects without reference cycles: searching for them takes a tenth of a report's time.
 @garbage_collector_off()
-def recompute(
-    folder: Path,
-    *,
-    tail_points: int | None = None,
-    baseline: str | None = None,
-    cache: MeasureCache | None = None,
-    allow_confounded: bool = False,
-) -> CampaignResults:
-    """Read everything and write everything; with another tail or baseline than the plans', where they are given."""
+def recompute(folder: Path, **options: Unpack[GatherOptions]) -> CampaignResults:
+    """Read everything and write everything."""
     paths = CampaignPaths(folder)
     files.refuse_links([paths.charts])
     recover_files(folder)
-    results = gather_results(paths, tail_points=tail_points, baseline=baseline, charts=True, cache=cache, allow_confounded=allow_confounded)
+    results = gather_results(paths, charts=True, **options)
     results = replace(results, cautions=(*results.cautions, *move_folders_aside(paths)))
     return write_results(results, paths)
 
 
 def recompute_or_explain(folder: Path, cache: MeasureCache | None = None, *, allow_confounded: bool = False) -> tuple[CampaignResults, str]:
-    """The same for the end of a campaign: where the disk takes no tables, the results come back with a sentence about it."""
+    """`recompute` at the end of a campaign: where the disk fails, the results come back with a sentence about it."""
     from seatrial.report.view.campaign import REPORT_NOT_WRITTEN
 
     paths = CampaignPaths(folder)
@@ -133,7 +128,7 @@ def recompute_or_explain(folder: Path, cache: MeasureCache | None = None, *, all
 
 
 def _stamps(paths: CampaignPaths) -> dict[str, tuple[int, int] | None]:
-    """Inode and time of the files that every report has; None where there is none."""
+    """Inode and time of the files of every report; None for a missing one."""
     found: dict[str, tuple[int, int] | None] = {}
     for path in (paths.manifest, paths.verdict, paths.group_summary, paths.summary_json, paths.summary_md, paths.summary_html):
         try:
@@ -146,7 +141,7 @@ def _stamps(paths: CampaignPaths) -> dict[str, tuple[int, int] | None]:
 
 
 def _describe_written(before: Mapping[str, tuple[int, int] | None], after: Mapping[str, tuple[int, int] | None]) -> str:
-    """What was written before the disk failed, and what was not: an old report must not be taken for a new one."""
+    """What was written before the disk failed, and what was not: an older report must not be taken for this one."""
     new = [name for name, stamp in after.items() if stamp is not None and stamp != before[name]]
     if not new:
         return "tables and report are not written"
@@ -155,7 +150,7 @@ def _describe_written(before: Mapping[str, tuple[int, int] | None], after: Mappi
 
 
 def write_results(results: CampaignResults, paths: CampaignPaths) -> CampaignResults:
-    """Write every table and report; the results come back with cautions about what could not be."""
+    """Write every table and report; the results come back with cautions about what could not be written."""
     from seatrial.report.write import write_report
 
     write_manifest(paths.manifest, [manifest_row(run.attempt, run.measure) for run in results.runs])
@@ -165,33 +160,16 @@ def write_results(results: CampaignResults, paths: CampaignPaths) -> CampaignRes
     return write_report(results, paths)
 
 
-def gather_results(
-    paths: CampaignPaths,
-    *,
-    tail_points: int | None = None,
-    baseline: str | None = None,
-    charts: bool = False,
-    cache: MeasureCache | None = None,
-    allow_confounded: bool = False,
-) -> CampaignResults:
-    """Everything known of the folder now, grouped as `group_campaign` does and judged; nothing is written."""
-    grouped = group_campaign(
-        paths, tail_points=tail_points, baseline=baseline, charts=charts, cache=cache, allow_confounded=allow_confounded
-    )
+def gather_results(paths: CampaignPaths, *, charts: bool = False, **options: Unpack[GatherOptions]) -> CampaignResults:
+    """The campaign as it is on disk now, grouped and judged; nothing is written."""
+    grouped = group_campaign(paths, charts=charts, **options)
     from seatrial.analyse.oom_boundary import oom_boundaries
     from seatrial.analyse.stability import sentinel_drift
 
     drift = sentinel_drift(grouped.runs)
     cautions = (*translation_cautions(paths), *preflight_cautions(paths.preflight), *grouped.cautions, *oom_boundaries(grouped.runs))
     return CampaignResults(
-        output=grouped.output,
-        baseline_group=grouped.baseline_group,
-        runs=grouped.runs,
-        pending=grouped.pending,
-        groups=grouped.groups,
-        ranking=grouped.ranking,
-        plans=grouped.plans,
-        cautions=cautions,
+        **vars(replace(grouped, cautions=cautions)),
         generated_t=time.time(),
         verdict=_judge(grouped, drift, paths.folder),
         drift=drift,
@@ -200,7 +178,7 @@ def gather_results(
 
 
 def _groups_not_started(grouped: GroupedCampaign) -> tuple[GroupSummary, ...]:
-    """Groups that the plans ask for without any attempt yet, in the plans' order."""
+    """Groups of the plans without any attempt yet, in the plans' order."""
     there, names = {group.group_key for group in grouped.groups}, {group.group for group in grouped.groups}
     waiting = set(grouped.pending)
     found: dict[str, GroupSummary] = {}
@@ -234,16 +212,16 @@ def _judge(grouped: GroupedCampaign, drift: SentinelDrift | None, folder: Path) 
 
 
 def worst_scaling(grouped: GroupedCampaign) -> Scaling | None:
-    """The family of groups that scales worst with the number of ranks, which criteria use; `family` names it where there are several. None
-    where all runs had the same number of ranks."""
+    """The family of groups that scales worst with the number of ranks, for criteria; `family` names it where there are several. None where
+    all runs had the same number of ranks."""
     from seatrial.analyse.scaling import worst_family
 
     return worst_family(scaling_within(grouped))
 
 
 def scaling_within(grouped: GroupedCampaign) -> list[Scaling]:
-    """One per family of main-lane groups that differ in ranks alone. Groups that cannot be compared do not fail the campaign, but are
-    reported."""
+    """One per family of main-lane groups that differ only in ranks. Groups that cannot be compared are reported and do not fail the
+    campaign."""
     sizes = {run.measure.world_size for run in grouped.runs if run.attempt.current and run.measure}
     if len(sizes) < 2:
         return []

@@ -1,10 +1,10 @@
-"""Steps, rates and losses that the logs of a job show, whoever started it, and what its script itself reported.
+"""Steps, rates and losses in the logs of any job, and the figures that its script reported.
 
 In: the files of a job. Out: a `StepSummary` of the file with the most steps, and the figures of a Hugging Face Trainer's own summary.
 
 The first and the last 8 MiB of a file decide which log format fits. A larger file is then read once more from end to end with that format
-alone (`StepTally`), in bounded memory: lines that differ in digits only have their numbers at the same places, which takes a microsecond a
-line. Steps of progress bars and of Trainers without one need several lines at once: of a large file only those at both ends are read, and
+alone (`StepTally`), in bounded memory: lines that differ only in digits have their numbers at the same positions, which takes a microsecond
+a line. Steps of progress bars and of Trainers without one need several lines at once: of a large file only those at both ends are read, and
 the summary says so.
 """
 
@@ -28,7 +28,7 @@ from seatrial.core.text import MIB
 from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 
 STEPS_BYTES = 16 * MIB
-"""Of a larger file the first and the last half of this decide which format fits: seconds, and enough for a rate."""
+"""The first and the last half of this decide the format of a larger file: it takes seconds and suffices for a rate."""
 BAR_RATE = re.compile(rf"[\s,](?P<rate>{NUMBER})(?P<unit>it/s|s/it)\b")
 SUMMARY = re.compile(rf"'(?P<name>train_\w+|eval_loss|epoch)': '?(?P<value>{NUMBER})'?[,}}]")
 SUMMARY_TABLE = re.compile(r"^\s*(?P<name>train_(?:runtime|loss|\w+_per_second))\s+=\s+(?P<value>[\d:.]+)\s*$")
@@ -36,11 +36,11 @@ SUMMARY_TABLE = re.compile(r"^\s*(?P<name>train_(?:runtime|loss|\w+_per_second))
 
 @dataclass(frozen=True, kw_only=True)
 class StepSummary:
-    """What the script's own lines say about its steps."""
+    """Steps, rates and losses in the script's own lines."""
 
     first: int | None = None
     last: int | None = None
-    """Both None where its lines have losses and no step."""
+    """Both None where its lines have losses but no step."""
     total: int | None = None
     """Length of the progress bar."""
     interval: int = 1
@@ -53,7 +53,7 @@ class StepSummary:
     rate_from: str = ""
     """What the rate was computed from."""
     tokens_per_s: float | None = None
-    """As the script printed it: the median."""
+    """Median of the values that the script printed."""
     samples_per_s: float | None = None
     first_loss: float | None = None
     last_loss: float | None = None
@@ -63,22 +63,22 @@ class StepSummary:
     num_nan: int = 0
     """Lines with such a loss."""
     num_restarts: int = 0
-    """How often the job began anew after it had broken off: only the steps of its last attempt are counted."""
+    """How often the job was restarted after it broke off: only the steps of its last attempt are counted."""
     num_started_over: int = 0
-    """How often the numbers start over since then without an epoch that is named: nobody knows whether the steps add up."""
+    """How often the numbers start over since then without a named epoch: unknown whether the steps add up."""
     rates_of_bytes: int | None = None
-    """Of a large file, the size at its beginning and end that rates are from; None where they are from all of it."""
+    """Size of the parts at the beginning and the end of a large file that rates are from; None where all of it was used."""
     is_whole: bool = True
     """Whether every line with a step was read; else only those in the first and last `rates_of_bytes`."""
 
     def may_be(self, requested_steps: int) -> bool:
-        """Whether the job may have taken so many: steps are counted from 0 or from 1, and not each is printed."""
+        """Whether the job may have taken that many: steps are counted from 0 or from 1, and not all are printed."""
         return self.last is not None and self.last + self.interval >= requested_steps
 
 
 @dataclass(frozen=True, kw_only=True)
 class _File:
-    """What the beginning and the end of one file show."""
+    """The beginning and the end of a file."""
 
     path: Path
     lines: list[StampedLine]
@@ -93,7 +93,7 @@ class _File:
 
 
 def summarise_steps(paths: Sequence[Path]) -> tuple[StepSummary | None, dict[str, float]]:
-    """Of the file that shows the most steps, else the losses of one that shows none; and the summary of whichever file has one."""
+    """Steps of the file with the most of them, else the losses of a file without steps; and the script's summary from any file."""
     reported: dict[str, float] = {}
     best: _File | None = None
     without_steps: StepSummary | None = None
@@ -112,7 +112,7 @@ def _read(path: Path) -> _File:
 
 
 def _step_lines(path: Path, broken_off: list[int]) -> Iterator[StampedLine]:
-    """Lines that a format may read; a carriage return ends one too. Nobody kept the times at which they arrived."""
+    """Lines that may have a step; a carriage return ends one, too. Their arrival times are unknown."""
     number = 0
     for piece in bounded_lines(path, STEPS_BYTES):
         if ATTEMPT_ENDS.search(piece.text):
@@ -128,7 +128,7 @@ def _step_lines(path: Path, broken_off: list[int]) -> Iterator[StampedLine]:
 
 
 def _losses_alone(file: _File) -> StepSummary | None:
-    """Of Hugging Face's lines, which have an epoch and no step: without a summary nobody knows how many steps there were."""
+    """Losses of Hugging Face's lines, which have an epoch and no step: without a summary the number of steps is unknown."""
     found = [float(match[1]) for line in file.lines if (match := LOSS.search(line.text))]
     finite = [loss for loss in found if math.isfinite(loss)]
     if not finite:
@@ -138,7 +138,7 @@ def _losses_alone(file: _File) -> StepSummary | None:
 
 
 def _sampled(path: Path, *, is_whole: bool) -> dict[str, int | bool]:
-    """Fields of a summary of a file of which only the beginning and the end were read."""
+    """Fields of the summary of a file that was only read at its beginning and end."""
     return {"rates_of_bytes": STEPS_BYTES // 2, "is_whole": is_whole} if path.stat().st_size > STEPS_BYTES else {}
 
 
@@ -169,7 +169,7 @@ def _summary(file: _File) -> StepSummary:
 
 
 def _last_attempt(series: Sequence[list[PrintedStep]], broken_off: Sequence[int]) -> tuple[list[list[PrintedStep]], int]:
-    """The series since the job began anew, and how often it did: where an attempt was broken off between two of them."""
+    """The series since the last restart, and the number of restarts: where an attempt broke off between two series."""
     begins = [
         at
         for at, (before, after) in enumerate(itertools.pairwise(series), start=1)
@@ -179,7 +179,7 @@ def _last_attempt(series: Sequence[list[PrintedStep]], broken_off: Sequence[int]
 
 
 def _total(reading: Reading) -> int | None:
-    """Length of the bar, where it is not that of one epoch among several."""
+    """Length of the progress bar, unless it is that of one epoch among several."""
     total = reading.bar.total if reading.bar else None
     return total if total and not reading.numbered.restarts else None
 
@@ -223,7 +223,7 @@ def _median(printed: Sequence[PrintedStep], name: str) -> float | None:
 
 
 def _reported(lines: Sequence[StampedLine]) -> dict[str, float]:
-    """The last summary of a Hugging Face Trainer, as it prints it or as its metrics table shows it."""
+    """The last summary of a Hugging Face Trainer, as printed or in its metrics table."""
     found: dict[str, float] = {}
     for line in lines:
         if "train_" not in line.text and "eval_loss" not in line.text:
@@ -237,7 +237,7 @@ def _reported(lines: Sequence[StampedLine]) -> dict[str, float]:
 
 
 def _seconds(text: str) -> float:
-    """`0:02:03.4` and plain numbers."""
+    """Seconds of `0:02:03.4` and of plain numbers."""
     value = 0.0
     for part in text.split(":"):
         value = value * 60 + float(part or 0)

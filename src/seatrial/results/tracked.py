@@ -1,9 +1,9 @@
-"""What trackers are sent of a campaign, and the requests that carry it to their processes.
+"""What trackers receive of a campaign, and the requests to their processes.
 
-In: a finished attempt as it was measured, and the campaign's results. Out: `TrackedRun` and `TrackedCampaign`: plain values, thinned to
-what a page can draw, with everything that looks like a secret masked; and JSON of them. They are computed once, for every tracker.
+In: a measured attempt, and the campaign's results. Out: `TrackedRun` and `TrackedCampaign`: plain values, thinned to what a page can draw,
+with everything that looks like a secret masked; and JSON of them. They are computed once for all trackers.
 
-A request has the fields of the value as they are, and not as `records.codec` writes records: a loss that is not a number is shown as one.
+A request has the fields of the value as they are, not as `records.codec` writes records: a loss of NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -47,31 +47,31 @@ HOST_DRAWN = ("cpu_user_pct", "cpu_system_pct", "rss_kib", "mem_available_kib", 
 
 
 def run_request(measured: MeasuredRun) -> Request:
-    """To send a finished attempt."""
+    """The request to send a finished attempt."""
     from seatrial.collect.steps import read_steps
 
     return {"do": "run", "run": asdict(tracked_run(measured, read_steps(measured.attempt)))}
 
 
 def campaign_request(results: CampaignResults) -> Request:
-    """To send the campaign; None as its value while no run is over."""
+    """The request to send the campaign; its value is None while no run is over."""
     campaign = tracked_campaign(results)
     return {"do": "campaign", "campaign": asdict(campaign) if campaign else None}
 
 
 def requested_run(request: Request) -> TrackedRun:
-    """The run of such a request."""
+    """The run of a request."""
     points = {name: tuple(Point(**point) for point in request["run"][name]) for name in ("steps", "telemetry")}
     return TrackedRun(**{**request["run"], **points})
 
 
 def requested_campaign(request: Request) -> TrackedCampaign | None:
-    """The campaign of such a request."""
+    """The campaign of a request."""
     return TrackedCampaign(**request["campaign"]) if request["campaign"] else None
 
 
 def tracked_run(measured: MeasuredRun, tables: StepTables) -> TrackedRun:
-    """One finished attempt."""
+    """A finished attempt as trackers receive it."""
     attempt, measure = measured.attempt, measured.measure
     spec, ended = attempt.spec, attempt.outcome
     assert ended is not None
@@ -93,7 +93,7 @@ def tracked_run(measured: MeasuredRun, tables: StepTables) -> TrackedRun:
 
 
 def tracked_campaign(results: CampaignResults) -> TrackedCampaign | None:
-    """The campaign as its report has it; None while no run is over."""
+    """The campaign as in its report; None while no run is over."""
     over = [run.attempt for run in results.runs if run.attempt.outcome and run.attempt.outcome.started_t]
     if not over or not results.plans:
         return None
@@ -118,7 +118,7 @@ def tracked_campaign(results: CampaignResults) -> TrackedCampaign | None:
 
 
 def attempt_key(attempt: Attempt) -> str:
-    """Identifies the attempt, wherever its folder is: the same settings run another day are another run."""
+    """Identifies the attempt, wherever its folder is; the same settings on another day are another run."""
     started_t = attempt.outcome.started_t if attempt.outcome else 0.0
     when = f"{attempt.provenance.host} {started_t!r}" if started_t else str(Path(attempt.folder).absolute())
     return _short_hash(attempt.spec.plan, attempt.spec.run, attempt.spec.hash, str(attempt.number), when)
@@ -141,7 +141,7 @@ def _params(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scalar]:
     }
     effective = {f"effective.{name}": one.effective for name, one in measure.effective.items()} if measure else {}
     params = {name: value for name, value in {**requested, **effective}.items() if value is not None}
-    # Numbers under any name are settings; text may be a secret by its name or by its form.
+    # Numbers are settings under any name; text may be a secret by its name or its form.
     return {name: mask(name, value) if isinstance(value, str) else value for name, value in params.items()}
 
 
@@ -191,8 +191,9 @@ def _step_point(row: Mapping[str, Any], names: Mapping[str, str]) -> Point:
 
 
 def thin(frame: pl.DataFrame, extreme: str, most: int) -> pl.DataFrame:
-    """At most `most` rows in their order: the first, the last, and of every stretch between the lowest and the highest."""
+    """At most `most` rows in their order: the first, the last, and the lowest and the highest of every stretch between."""
     from seatrial.analyse.charts.thinning import kept_indices
+
 
     return frame if len(frame) <= most else frame[kept_indices(frame[extreme].to_numpy(), most)]
 
@@ -206,9 +207,9 @@ def _telemetry(attempt: Attempt, started_t: float) -> tuple[Point, ...]:
 
 
 def _samples(frame: pl.DataFrame, prefix: str, drawn: Iterable[str], started_t: float) -> list[Point]:
-    """At most MAX_TELEMETRY_POINTS of the host, or of each GPU."""
+    """At most MAX_TELEMETRY_POINTS samples of the host, or of each GPU."""
     frame = frame.filter(frame["epoch_sec"].is_not_null())
-    # The rows of GPUs take turns: every k-th of all of them would be the same GPU's again and again.
+    # Rows of several GPUs alternate: every k-th of all of them might always be the same GPU.
     each = frame.partition_by("gpu_index", maintain_order=True) if "gpu_index" in frame.columns else [frame]
     points = []
     for row in (row for one in each for row in one[:: max(1, -(-len(one) // MAX_TELEMETRY_POINTS))].iter_rows(named=True)):

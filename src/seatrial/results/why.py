@@ -1,8 +1,7 @@
-"""What a finding of a verdict rests on, and the same finding recomputed from the raw files.
+"""The evidence of a finding, and the same finding recomputed from the raw files.
 
-In: a campaign's folder. Out: its verdict as verdict.json has it (recomputed where there is none), one finding by its id, every number of it
-with the raw files behind it; and where the recomputed finding differs, in numbers: sentences may be those of another version. Nothing is
-written.
+In: a campaign's folder. Out: its verdict from verdict.json (recomputed where there is none), a finding by its id, each of its numbers with
+its raw files; and where the recomputed finding differs, in numbers: sentences may be those of another version. Nothing is written.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from seatrial.records.codec import from_json_or_none
 from seatrial.records.results import CampaignResults
 from seatrial.records.run_table import qualified_name
 from seatrial.records.verdict import CAMPAIGN, CampaignVerdict, Evidence, Finding
+from seatrial.report.finding_text import TracedNumber
 from seatrial.report.tables import group_rows, per_run_rows, ranked_rows
-from seatrial.report.view.problems import TracedNumber
 from seatrial.results.folders import find_campaign
 from seatrial.results.gather import require_plans
 from seatrial.results.recompute import gather_results
@@ -37,7 +36,7 @@ from seatrial.results.recompute import gather_results
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedVerdict:
-    """A verdict, and whether it was read from verdict.json or had to be recomputed."""
+    """A verdict, and whether it was read from verdict.json or recomputed."""
 
     verdict: CampaignVerdict
     on_disk: bool
@@ -56,7 +55,7 @@ def read_verdict(paths: CampaignPaths) -> RecordedVerdict:
 
 
 def find_finding(findings: Sequence[Finding], wanted: str) -> Finding:
-    """By id, number, or unambiguous beginning of an id; a UsageError that names the nearest."""
+    """The finding with that id, number, or unambiguous beginning of an id; a UsageError names the nearest."""
     exact = [finding for finding in findings if finding.id == wanted or (finding.criterion and finding.id.split("-")[0] == wanted)]
     begins = exact or [finding for finding in findings if wanted and finding.id.startswith(wanted)]
     if len(begins) == 1:
@@ -73,7 +72,7 @@ def _one_a_line(findings: Sequence[Finding]) -> str:
 
 
 def trace(paths: CampaignPaths, finding: Finding) -> list[TracedNumber]:
-    """Every number that the finding rests on, its advice's too."""
+    """Every number that the finding and its advice are based on."""
     current = [attempt for attempt in read_campaign(paths, require_plans(paths).plans) if attempt.current]
     advice_evidence = [evidence for advice in finding.advice for evidence in advice.evidence]
     reported = is_reported_by_workload(finding)
@@ -84,7 +83,7 @@ def trace(paths: CampaignPaths, finding: Finding) -> list[TracedNumber]:
 def _traced(
     paths: CampaignPaths, finding: Finding, evidence: Evidence, current: Sequence[Attempt], *, from_its_file: bool = False
 ) -> TracedNumber:
-    """`from_its_file`: the number comes from the file that the evidence names, where that exists."""
+    """`from_its_file`: the number comes from the file that the evidence names, if that exists."""
     kinds = raw_kinds(finding, evidence)
     named = named_files(paths.folder, evidence.file)
     subjects = [] if named and from_its_file else [_files(_attempts_of(one, current), kinds) for one in subjects_of(finding, evidence)]
@@ -96,7 +95,7 @@ def _traced(
 
 
 def subjects_of(finding: Finding, evidence: Evidence) -> list[str]:
-    """The runs and groups whose files the number comes from: of baseline and candidate for a comparison, of all points for a scaling."""
+    """Runs and groups whose files the number comes from: baseline and candidate of a comparison, all points of a scaling."""
     if not compares_groups(finding, evidence) or finding.criterion is None:
         return [evidence.subject]
     if finding.criterion.baseline is None:
@@ -106,7 +105,7 @@ def subjects_of(finding: Finding, evidence: Evidence) -> list[str]:
 
 
 def _baseline_files(finding: Finding, evidence: Evidence, kinds: Sequence[RawKind]) -> list[Path]:
-    """The files of a baseline outside this folder: raw files of another campaign's group, or the history file."""
+    """Files of a baseline outside this folder: raw files of another campaign's group, or the history file."""
     baseline = finding.criterion.baseline if finding.criterion else None
     if baseline is None or not (baseline.campaign or baseline.history):
         return []
@@ -125,7 +124,7 @@ def _baseline_files(finding: Finding, evidence: Evidence, kinds: Sequence[RawKin
 
 
 def named_files(folder: Path, file: str) -> list[Path]:
-    """The files of an attempt that an evidence names, which may be `events_rank*.jsonl`; none for a table, or a path outside."""
+    """Files of an attempt that an evidence names, for example as `events_rank*.jsonl`; none for a table, or a path outside."""
     path = Path(file)
     if len(path.parts) < 2 or path.is_absolute() or ".." in path.parts:
         return []
@@ -155,7 +154,7 @@ def _raw_files(attempt: AttemptPaths, kind: RawKind) -> list[Path]:
     return [file for file in wanted[kind] if file.is_file()]
 
 
-# Beyond rounding, a number recomputed from the same files by the same code is the same.
+# The same files and the same code give the same number, up to rounding.
 TOLERANCE = 1e-9
 PATH_COLUMNS = ("run_dir", "train_log", "launcher_log")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -164,36 +163,36 @@ _STEPS = re.compile(r"steps (\d+–\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """A finding as the raw files give it now (None where they give no such finding), and where that differs from the recorded one."""
+    """A finding recomputed from the raw files (None where it does not follow from them), and its differences from the recorded one."""
 
     finding: Finding | None
     differences: tuple[str, ...]
     runs: int
-    """Runs whose files were read again."""
+    """Number of runs whose files were read again."""
 
 
 def recompute_finding(paths: CampaignPaths, recorded: Finding) -> Recomputed:
-    """Measure, group, rank and judge again from the raw files, and compare the finding, and the rows it names, with that."""
-    # As the report that is checked was made.
+    """Measure, group, rank and judge again from the raw files, and compare the finding and the rows it names with the result."""
+    # With the option that the checked report was written with.
     summary = read_json(paths.summary_json)
     ranking = summary.get("ranking") if isinstance(summary, dict) else None
     allowed = isinstance(ranking, dict) and ranking.get("allow_confounded") is True
     results = gather_results(paths, allow_confounded=allowed)
     verdict = results.verdict
     found = next((finding for finding in (*verdict.findings, *verdict.statements) if finding.id == recorded.id), None)
-    differences = list(finding_differences(recorded, found)) if found else [f"the runs' files give no finding '{recorded.id}' any more"]
+    differences = list(finding_differences(recorded, found)) if found else [f"Finding '{recorded.id}' does not follow from the runs' files"]
     differences += _table_differences(paths, results, recorded)
     return Recomputed(finding=found, differences=tuple(dict.fromkeys(differences)), runs=sum(run.attempt.current for run in results.runs))
 
 
 def finding_differences(recorded: Finding, found: Finding) -> Iterator[str]:
     if recorded.verdict is not found.verdict:
-        yield f"verdict: recorded {recorded.verdict.value}, the files give {found.verdict.value}"
+        yield f"verdict: recorded {recorded.verdict.value}, recomputed: {found.verdict.value}"
     if not recorded.evidence and not found.evidence and _NUMBER.findall(recorded.text) != _NUMBER.findall(found.text):
-        yield f"text: recorded '{recorded.text}', the files give '{found.text}'"
+        yield f"text: recorded '{recorded.text}', recomputed: '{found.text}'"
     before = {(evidence.subject, evidence.name): evidence for evidence in recorded.evidence}
     now = {(evidence.subject, evidence.name): evidence for evidence in found.evidence}
-    # A number that was not recorded contradicts nothing.
+    # A new number contradicts no recorded one.
     for key in before:
         what = " ".join(part for part in key if part)
         if key not in now:
@@ -201,11 +200,11 @@ def finding_differences(recorded: Finding, found: Finding) -> Iterator[str]:
             continue
         for field, old, new in _fields(before[key], now[key]):
             if not _is_same(old, new):
-                yield f"{what}, {field}: recorded {_shown(old)}, the files give {_shown(new)}"
+                yield f"{what}, {field}: recorded {_shown(old)}, recomputed: {_shown(new)}"
 
 
 def _fields(before: Evidence, now: Evidence) -> Iterator[tuple[str, Scalar, Scalar]]:
-    """What must be the same. Of a window the steps, where both have them: its text may be another version's."""
+    """Fields that must be equal; of a window only the steps, where both have them: its text may be another version's."""
     yield "value", before.value, now.value
     yield "unit", before.unit, now.unit
     yield "n", before.n, now.n
@@ -225,7 +224,7 @@ def _shown(value: Scalar) -> str:
 
 
 def _table_differences(paths: CampaignPaths, results: CampaignResults, recorded: Finding) -> Iterator[str]:
-    """Cells of the tables named by the finding that differ from what the raw files give: edited by hand, or outdated."""
+    """Cells of the finding's tables that differ from the recomputed ones: edited by hand, or outdated."""
     named = {evidence.file for evidence in recorded.evidence}
     subjects = {evidence.subject for evidence in recorded.evidence}
     tables = (
@@ -248,4 +247,4 @@ def _cell_differences(table: str, on_disk: dict[str, str], computed: dict[str, S
             continue
         now = format_cell(computed[column], column)
         if text != now:
-            yield f"{table}, {on_disk[key]}, {column}: the table has '{text}', the runs' files give '{now}'"
+            yield f"{table}, {on_disk[key]}, {column}: the table has '{text}', recomputed: '{now}'"

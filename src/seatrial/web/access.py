@@ -1,8 +1,8 @@
-"""Access control: only requests with the token, from a browser that addresses this machine itself, and read-only.
+"""Access control: only read-only requests with the token, from a browser that addresses this machine itself.
 
-In: every request. Out: what the application answers, or a refusal that reveals nothing about the campaign. The token comes once,
-in the address; from then on it is in a cookie that scripts cannot read and other sites' pages cannot send. The port is in the cookie's
-name, since browsers keep one jar for all ports of a host and a second watcher would otherwise shut out the first.
+In: every request. Out: the application's response, or a refusal that reveals nothing about the campaign. The token comes once, in the
+address; from then on it is in a cookie that scripts cannot read and other sites' pages cannot send. The port is in the cookie's name:
+browsers keep one cookie jar for all ports of a host, and a second watcher would otherwise lock out the first.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-# Connections are few, and kept for requests with the token.
+# Connections are limited, and kept open only for requests with the token.
 CLOSE_CONNECTION = {"Connection": "close"}
-# Not a redirect: to a browser the whole chain was started by the page that held the link, a chat in another tab or the file that `--open`
-# opens, and the strict cookie would not be sent along. This page starts a new one.
+# Not a redirect: a browser counts it as started by the page with the link, a chat in another tab or the file that `--open` opens, and would
+# not send the strict cookie. This page starts a navigation of its own.
 TOKEN_PAGE = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Go on</a>\n'
 )
 NO_TOKEN = "Open the address that `seatrial watch --web` printed when it was started, with its token.\n"
-WRONG_HOST = "Ask for 127.0.0.1 or localhost and the port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
+WRONG_HOST = "Use 127.0.0.1 or localhost and the port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
 READ_ONLY = "Read-only: GET and HEAD.\n"
 
 
@@ -64,11 +64,11 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._answer(Request(scope)) or self._app
-        await answer(scope, receive, send_guarded)
+        respond = self._answer(Request(scope)) or self._app
+        await respond(scope, receive, send_guarded)
 
     def _answer(self, request: Request) -> Response | None:
-        """The response where the application is not called; None where it may be."""
+        """The response without calling the application; None where it is to be called."""
         if request.method not in METHODS:
             return PlainTextResponse(READ_ONLY, status_code=405, headers={"Allow": ", ".join(METHODS), **CLOSE_CONNECTION})
         # A foreign name that resolves to this machine (DNS rebinding) is still foreign in this header.
@@ -76,12 +76,12 @@ class Guard:
             return PlainTextResponse(WRONG_HOST, status_code=403, headers=CLOSE_CONNECTION)
         given = request.query_params.get("token")
         if request.scope["path"] == "/" and given is not None and self._is_right(given):
-            return self._welcome()
+            return self._login_response()
         if given is None and self._is_right(request.cookies.get(self._cookie, "")):
             return None
         return PlainTextResponse(NO_TOKEN, status_code=403, headers=CLOSE_CONNECTION)
 
-    def _welcome(self) -> Response:
+    def _login_response(self) -> Response:
         response = HTMLResponse(TOKEN_PAGE)
         response.set_cookie(self._cookie, self._token, path="/", httponly=True, samesite="strict")
         return response

@@ -2,7 +2,7 @@
 
 /            the page, as summary.html is, with the progress bars of a running campaign above it
 /state.json  progress in numbers and text, whether the campaign runs, and the version of the data; polled every two seconds
-/data.json   what of the page depends on the campaign, fetched when the version changed
+/data.json   the parts of the page that depend on the campaign, fetched when the version changes
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK_S = 0.05
 SILENT_AFTER_S = 20.0
-SILENT = "The campaign's folder has not answered for {:.0f} s: its disk hangs, or is very slow."
+SILENT = "The campaign's folder has not responded for {:.0f} s: its disk hangs or is very slow."
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)"')
 _HEAD_BYTES = 20_000
 
@@ -37,7 +37,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
-    """The three answers."""
+    """The three responses."""
 
     def __init__(self, refresher: Refresher) -> None:
         self._refresher = refresher
@@ -65,23 +65,23 @@ class Pages:
         return Response(json.dumps(document, ensure_ascii=True, allow_nan=False), media_type="application/json")
 
     async def _first(self) -> Latest:
-        """The newest, once there is one or a reason why there is none."""
+        """Wait for the newest version, or the reason why there is none."""
         while (seen := self._refresher.latest()).shown is None and not seen.problem:
             await asyncio.sleep(FIRST_LOOK_S)
         return seen
 
     async def _page_of(self, seen: Latest) -> CompressedText:
-        """Built once for each version, on the first request, in a thread."""
+        """The page, built once for each version, on the first request, in a thread."""
         assert seen.shown is not None
-        make = seen.shown.page
+        build = seen.shown.page
         async with self._lock:
             if self._page is None or self._page[0] != seen.version:
-                self._page = (seen.version, await run_in_threadpool(lambda: CompressedText(make())))
+                self._page = (seen.version, await run_in_threadpool(lambda: CompressedText(build())))
             return self._page[1]
 
 
-def make_app(refresher: Refresher, *, token: str, port: int) -> ASGIApp:
-    """The application for one campaign, for requests with the token."""
+def create_app(refresher: Refresher, *, token: str, port: int) -> ASGIApp:
+    """The application for one campaign; requests need the token."""
     watched = Pages(refresher)
     answers = {"/": watched.page, "/state.json": watched.state, "/data.json": watched.data}
     routes = [Route(path, _with_error_page(answer)) for path, answer in answers.items()]
@@ -89,7 +89,7 @@ def make_app(refresher: Refresher, *, token: str, port: int) -> ASGIApp:
 
 
 def _with_error_page(answer: Answer) -> Answer:
-    """`answer`, and where it fails a sentence for the browser and the traceback for the terminal."""
+    """`answer`; where it fails, a sentence for the browser and the traceback for the terminal."""
 
     async def answered(request: Request) -> Response:
         try:
@@ -102,7 +102,7 @@ def _with_error_page(answer: Answer) -> Answer:
 
 
 def _policy_of(page: bytes) -> str:
-    """The page's own policy, and what only a header can set."""
+    """The page's own policy, plus what only a header can set."""
     found = _POLICY.search(page[:_HEAD_BYTES].decode(errors="replace"))
     assert found, "the page names the scripts that may run in it"
     return f"{html.unescape(found[1])}; frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-"""Text that is sent to several browsers: compressed once, when a version is built, and sent as often as it is requested."""
+"""Text for several browsers: compressed once, when a version is built, and sent whenever it is requested."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class CompressedText:
 
     def __init__(self, text: str) -> None:
         self.plain = text.encode(errors="replace")
-        self._packed = gzip.compress(self.plain, COMPRESSION, mtime=0)
+        self._compressed = gzip.compress(self.plain, COMPRESSION, mtime=0)
 
     def answer(self, request: Request, media_type: str, headers: Mapping[str, str] | None = None) -> Response:
-        """Compressed where the browser accepts it."""
+        """The response, compressed where the browser accepts that."""
         if "gzip" not in request.headers.get("accept-encoding", ""):
             return Response(self.plain, media_type=media_type, headers=headers)
-        packed = {**(headers or {}), "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        return Response(self._packed, media_type=media_type, headers=packed)
+        compressed = {**(headers or {}), "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return Response(self._compressed, media_type=media_type, headers=compressed)

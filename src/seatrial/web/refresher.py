@@ -1,8 +1,8 @@
 """Two threads that read the campaign's folder, one its state and one its data; requests are answered from memory.
 
-In: a `Source`: how to read the state, whether anything changed, and what the page shows. Out: the newest of each. A disk that hangs holds
-up these threads and nobody else. An error while reading is a sentence beside the last good version: others are writing to the folder, and
-the next read may succeed.
+In: a `Source`: how to read the state, whether anything changed, and what the page shows. Out: the newest of each. A disk that hangs blocks
+only these threads. An error while reading becomes a sentence beside the last good version: the folder is being written, and the next read
+may succeed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 EVERY_S = 3.0
 LARGEST_SHARE = 0.2
-# A page that is open asks every two seconds, one in a hidden tab every minute.
+# An open page polls every two seconds, in a hidden tab every minute.
 FORGOTTEN_AFTER_S = 90.0
 
 
 class RefreshPace:
-    """Times are of one monotonic clock, which the caller reads."""
+    """When to refresh; times are of one monotonic clock, which the caller reads."""
 
     def __init__(self, *, every_s: float = EVERY_S, largest_share: float = LARGEST_SHARE) -> None:
         self._every_s, self._largest_share = every_s, largest_share
@@ -41,7 +41,7 @@ class RefreshPace:
         self._next_m = -math.inf
 
     def requested(self, now_m: float) -> None:
-        """The page was requested just now."""
+        """Note that the page was requested."""
         self._requested_m = now_m
 
     def is_watched(self, now_m: float) -> bool:
@@ -51,7 +51,7 @@ class RefreshPace:
         return self.is_watched(now_m) and now_m >= self._next_m
 
     def refreshed(self, begin_m: float, end_m: float) -> None:
-        """The page was built, or failed to build, between these two moments."""
+        """Note that the page was built, or failed to build, between these two times."""
         self._next_m = max(begin_m + self._every_s, begin_m + (end_m - begin_m) / self._largest_share)
 
 
@@ -70,7 +70,7 @@ class PageVersion:
     page: Callable[[], str]
     """The whole page; built on request."""
     parts: CompressedText
-    """What a page that is open needs to become this one."""
+    """What an open page needs to become this version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +79,9 @@ class Source:
 
     now: Callable[[], CampaignState]
     mark: Callable[[], object]
-    """Another one when there is something new to be shown."""
+    """Changes when there is something new to show."""
     shown: Callable[[str], PageVersion]
-    """What there is to be shown now, as the version of that name."""
+    """What to show now, as the version of that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,13 +93,13 @@ class Latest:
     version: int = 0
     """The version shown; 0 while there is none."""
     problem: str = ""
-    """Why the newest could not be had."""
+    """Why the newest version could not be read."""
     state_problem: str = ""
     """Why `now` is an older one."""
 
 
 class Refresher:
-    """Refreshes for as long as the block runs, and only while there are requests."""
+    """Refreshes while the block runs and there are requests."""
 
     def __init__(self, source: Source, pace: RefreshPace | None = None) -> None:
         self._source, self._pace = source, pace or RefreshPace()
@@ -126,7 +126,7 @@ class Refresher:
             thread.join(max(0.0, until_m - time.monotonic()))
 
     def latest(self) -> Latest:
-        """The newest of everything; requests keep the refreshing going."""
+        """The newest of everything; without such requests refreshing stops."""
         self._pace.requested(time.monotonic())
         self._requested.set()
         return self._seen
@@ -147,7 +147,7 @@ class Refresher:
             self._began_m = None
 
     def refresh_data(self) -> None:
-        """Read the data, where they are due and have changed."""
+        """Read the data where they are due and have changed."""
         begin_m = time.monotonic()
         if not self._pace.is_due(begin_m):
             return
@@ -159,8 +159,8 @@ class Refresher:
                 self._set(shown=self._source.shown(str(version)), version=version, problem="")
                 self._mark = mark
         except BaseException as error:
-            # Whatever it was, a panic inside polars too, which is no Exception: a thread that ended here would leave readers waiting for
-            # ever. The next read is forced, so that the message goes when the folder is readable again.
+            # Anything, also a panic of polars, which is not an Exception: without this thread readers would wait for ever. The next read is
+            # forced, so that the message disappears when the folder is readable again.
             self._mark = None
             self._set(problem=_sentence(error))
         finally:
@@ -168,7 +168,7 @@ class Refresher:
 
     def _run(self, refresh: Callable[[], None]) -> None:
         if refresh == self.refresh_data:
-            # On Linux the priority is the thread's own; requests answered from memory do not wait longer for it.
+            # On Linux threads have their own priority; requests answered from memory are not delayed by this one's.
             with contextlib.suppress(OSError, AttributeError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         while not self._stopping.is_set():
@@ -188,15 +188,15 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, SeatrialError):
         return str(error)
     log.debug("the campaign could not be read", exc_info=error)
-    return f"The campaign could not be read just now ({type(error).__name__}: {error}); it is tried again."
+    return f"The campaign could not be read just now ({type(error).__name__}: {error}); retrying."
 
 
 Mark = tuple[str, int, int]
 
 
 def folder_marks(paths: CampaignPaths) -> frozenset[Mark]:
-    """Names, sizes and times of the files that results depend on. Of a finished attempt only its outcome is examined, so that a thousand
-    finished runs cost a few milliseconds."""
+    """Names, sizes and times of the files that results depend on. Of a finished attempt only the outcome is examined, so that a thousand
+    finished runs take a few milliseconds."""
     return frozenset(_marks(paths))
 
 

@@ -1,11 +1,11 @@
 """The page of a campaign on loopback, until interrupted.
 
-In: a campaign's folder and a port. Out: an address with a token, and a server behind it that reads and never writes. It stays when the
-campaign ends, so that one can see how it ended; Ctrl-C, TERM and HUP end it.
+In: a campaign's folder and a port. Out: an address with a token, and a server behind it that only reads. It keeps running when the campaign
+ends, so that its end can be seen; Ctrl-C, TERM and HUP stop it.
 
-uvicorn limits how long a connection may idle after a response, but not how long a request may take to arrive, and the application is not
-called before a request is complete; at its limit of connections it refuses everybody. Its protocol class is therefore extended, though only
-`Config(http=…)` is documented; tests/unit/web/test_server.py checks what is used of it.
+uvicorn limits how long a connection may idle after a response, but not how long a request may take to arrive, and calls the application
+only for complete requests; at its limit of connections it refuses everybody. Its protocol class is therefore extended, though only
+`Config(http=…)` is documented; tests/unit/web/test_server.py checks the attributes used here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seatrial.core.errors import UsageError
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.results import LiveState
 from seatrial.web.access import new_token
-from seatrial.web.app import make_app
+from seatrial.web.app import create_app
 from seatrial.web.refresher import Refresher
 
 # A browser sends a request at once; a slow network needs a round trip or two.
@@ -34,8 +34,8 @@ REQUEST_TIMEOUT_S = 5.0
 
 
 class TimeoutProtocol(H11Protocol):
-    """Closes a connection without a complete request after REQUEST_TIMEOUT_S, from its beginning or from the request's first byte; and the
-    oldest such connection at once when there are too many, so that those who only connect keep nobody out."""
+    """Closes a connection without a complete request after REQUEST_TIMEOUT_S, counted from its beginning or from the request's first byte;
+    with too many connections the oldest such one at once, so that idle connections keep nobody out."""
 
     _closing: asyncio.TimerHandle | None = None
     _begun_m = 0.0
@@ -64,11 +64,11 @@ class TimeoutProtocol(H11Protocol):
             min(idle, key=lambda one: one._begun_m).transport.close()
 
     def _has_request(self) -> bool:
-        """Whether a request has arrived completely and has no response yet."""
+        """Whether a complete request has no response yet."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
-        """Once: a request that arrives byte by byte gets no more time."""
+        """Start the timeout once: a request that arrives byte by byte gets no more time."""
         if self._closing is None:
             self._closing = self.loop.call_later(REQUEST_TIMEOUT_S, self._close)
 
@@ -84,9 +84,9 @@ class TimeoutProtocol(H11Protocol):
 
 
 HOST = "127.0.0.1"
-# A browser has six connections open, and a few people have a browser each; the rest is for requests that are refused.
+# A browser opens six connections; the rest is for a few more browsers and for requests that are refused.
 MAX_CONNECTIONS = 256
-# Requests that are answered at the same time; connections alone never come near it.
+# Concurrent requests; connections alone never reach it.
 MAX_REQUESTS = 2 * MAX_CONNECTIONS
 SHUTDOWN_S = 1
 
@@ -108,10 +108,10 @@ class Listener:
 
 
 def open_listener(port: int = 0) -> Listener:
-    """Take the port on loopback, any free one for 0; from now on connections wait for `serve`."""
+    """Bind the port on loopback, any free one for 0; from now on connections wait for `serve`."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # What a server that ended a moment ago has left behind does not keep its port.
+        # The port is free although a server that just ended left connections in TIME_WAIT.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((HOST, port))
         listening.listen(MAX_CONNECTIONS)
@@ -124,17 +124,17 @@ def open_listener(port: int = 0) -> Listener:
 
 
 def serve(paths: CampaignPaths, listener: Listener, line: Callable[[LiveState], str]) -> None:
-    """Answer until a signal comes, which is raised again when all is closed; `line` is a state as text."""
+    """Serve until a signal, which is raised again after the shutdown; `line` gives a state as text."""
     from seatrial.web.snapshot import folder_source
 
-    # The harness and the ranks need the other cores; must be there before polars is loaded.
+    # The harness and the ranks need the other cores; set before polars is loaded.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     with Refresher(folder_source(paths, line)) as refresher:
-        server_for(make_app(refresher, token=listener.token, port=listener.port)).run(sockets=[listener.listening])
+        server_for(create_app(refresher, token=listener.token, port=listener.port)).run(sockets=[listener.listening])
 
 
 def server_for(app: ASGIApp) -> uvicorn.Server:
-    """No logs of its own: access logs would hold the token, and the application logs failures."""
+    """The server, without logs of its own: access logs would contain the token, and the application logs failures."""
     config = uvicorn.Config(
         app,
         http=TimeoutProtocol,

@@ -1,7 +1,7 @@
 """The state of a campaign now, for the progress bars above the page: /state.json.
 
-In: OUT/progress.json and who holds the folder's lock. Out: plain JSON: numbers, and the same as text, so that the page computes nothing.
-Anybody may have written the file: its strings are only ever shown as text.
+In: OUT/progress.json and the owner of the folder's lock. Out: plain JSON: numbers, and the same as text, so that the page computes nothing.
+Anybody may have written the file: its strings are only shown as text.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class CampaignState:
     """One look at progress.json and the lock."""
 
     state: LiveState | None
-    """None where nothing has run yet, or the file is none of ours."""
+    """None where nothing has run yet, or the file is not ours."""
     is_run: bool
-    """Whether anybody runs the campaign."""
+    """Whether the campaign is running."""
     line: str
     """The state in one line, as `seatrial watch --once` prints it."""
 
 
 def read_state(paths: CampaignPaths, line: Callable[[LiveState], str]) -> CampaignState:
-    """The state now; `line` is a state as text."""
+    """The state now; `line` gives a state as text."""
     state = from_json_or_none(LiveState, files.read_json(paths.progress))
     return CampaignState(state=state, is_run=read_owner(paths) is not None, line=line(state) if state else NEVER_RAN)
 
 
 def state_json(now: CampaignState) -> dict[str, Any]:
-    """Numbers and text; `campaign` and `run` are a bar each, null where there is none to draw."""
+    """Numbers and text; `campaign` and `run` are a progress bar each, null where there is none."""
     state = now.state
     return {
         "state": to_json(state),

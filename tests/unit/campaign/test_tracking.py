@@ -210,7 +210,7 @@ def outcome(how: Outcome) -> RunOutcome:
 class Recorder:
     """A tracker that keeps what it is sent, and fails for one run."""
 
-    where = "memory"
+    destination = "memory"
 
     def __init__(self, failing: str = "") -> None:
         self.runs: list[TrackedRun] = []

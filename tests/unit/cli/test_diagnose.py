@@ -115,11 +115,11 @@ def test_steps_that_were_asked_for_and_not_reached(
         found_code, _, shown = diagnosed(capsys, folder / name, "--steps", "30", *args)
         assert found_code == code
         if end or args:
-            assert ("the last step in the log is 11, and 30 were asked for" in text_of(shown)) == (code == 3)
+            assert ("the last step in the log is 11; 30 were requested" in text_of(shown)) == (code == 3)
     # Twice 15 are 30 only if they are epochs.
     twice = write(tmp_path, twice__log=[*steps[:15], *steps[:15], *end]) / "twice.log"
     code, _, shown = diagnosed(capsys, twice, "--steps", "30", "--exit-code", "0")
-    assert code == 3 and "30 were asked for; the step numbers start over" in text_of(shown)
+    assert code == 3 and "30 were requested; the step numbers start over" in text_of(shown)
 
 
 def of_100(*steps: int) -> list[str]:

@@ -379,7 +379,7 @@ def test_raw_files_that_changed_are_seen(out: Path, capsys: pytest.CaptureFixtur
     events.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
     assert run_command(["why", str(out), "winner", "--remake"]) == 2
     text = capsys.readouterr().out
-    assert "Not the same:" in text and "the files give" in text
+    assert "Not the same:" in text and "recomputed:" in text
 
 
 def test_a_table_edited_by_hand_is_seen(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -400,7 +400,7 @@ def test_a_verdict_edited_by_hand_is_seen(out: Path, capsys: pytest.CaptureFixtu
     verdict["findings"][0]["evidence"][0]["value"] = 0
     path.write_text(json.dumps(verdict))
     found = told(out, capsys, "1", "--remake", code=2)
-    assert found["differences"] == ["verdict: recorded PASS, the files give FAIL", "campaign, value: recorded 0, the files give 1"]
+    assert found["differences"] == ["verdict: recorded PASS, recomputed: FAIL", "campaign, value: recorded 0, recomputed: 1"]
 
 
 @pytest.mark.parametrize("damage", [None, "", '{"verdict": 7'])

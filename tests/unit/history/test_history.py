@@ -52,7 +52,7 @@ def test_wrong_names_and_numbers_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no row 7"):
         rows.pin(path, 7, "x")
     for name in ("12", "a:b", "", "../x", "a b"):
-        with pytest.raises(UsageError, match="is no name for a row"):
+        with pytest.raises(UsageError, match="is not a valid row name"):
             rows.pin(path, 1, name)
     with pytest.raises(UsageError, match="did you mean 'base'"):
         rows.unpin(path, "bsae")

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from seatrial.judge.advice import advice_for, cause_advice, causes_seen
-from seatrial.judge.evidence import collect_facts
+from seatrial.judge.evidence import judged_campaign
 from seatrial.records.measure import DebugSetting, JitterCause, SlowSign
 from seatrial.records.verdict import Criterion, Verdict
 from tests.unit.analyse.factory import golden
@@ -89,7 +89,7 @@ def test_causes_of_a_group_keep_their_text() -> None:
 
 
 def test_only_criteria_of_throughput_are_advised_on_and_only_the_runs_behind_them() -> None:
-    facts = collect_facts(slow_runs(), (), factory.ranking(), ())
+    facts = judged_campaign(slow_runs(), (), factory.ranking(), ())
     assert advice_for(Criterion(metric="startup_s", scope="every_run"), ["mb16_nw2_r1"], facts) == ()
     assert advice_for(TOO_SLOW, ["mb16_nw0_r1"], facts) == ()
     assert [one.id for one in advice_for(TOO_SLOW, ["mb16_nw2_r2"], facts)] == ["flash_fallback"]

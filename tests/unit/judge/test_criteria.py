@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.judge.criteria import HOW_TO_GET, how_to_get, look_up, read
-from seatrial.judge.evidence import Facts, Reading, collect_facts
+from seatrial.judge.criteria import HOW_TO_GET, evaluate, how_to_get, look_up
+from seatrial.judge.evidence import CriterionValue, JudgedCampaign, judged_campaign
 from seatrial.records.measure import (
     DebugSetting,
     Estimate,
@@ -32,25 +32,25 @@ from tests.unit.report import factory
 SENTENCES = golden("criteria", Path(__file__).parent)
 
 
-def facts(*runs: MeasuredRun, groups: tuple[GroupSummary, ...] | None = None, **changes: Any) -> Facts:
-    made = collect_facts(runs or clean_runs(), factory.groups() if groups is None else groups, factory.ranking(), ())
+def facts(*runs: MeasuredRun, groups: tuple[GroupSummary, ...] | None = None, **changes: Any) -> JudgedCampaign:
+    made = judged_campaign(runs or clean_runs(), factory.groups() if groups is None else groups, factory.ranking(), ())
     return dataclasses.replace(made, **changes)
 
 
-def values(metric: str, scope: str, of: Facts | None = None, **changes: Any) -> list[Reading]:
-    return read(Criterion(metric=metric, scope=scope, **changes), of or facts())
+def values(metric: str, scope: str, of: JudgedCampaign | None = None, **changes: Any) -> list[CriterionValue]:
+    return evaluate(Criterion(metric=metric, scope=scope, **changes), of or facts())
 
 
-def one(metric: str, scope: str, of: Facts | None = None, **changes: Any) -> Reading:
+def one(metric: str, scope: str, of: JudgedCampaign | None = None, **changes: Any) -> CriterionValue:
     (found,) = values(metric, scope, of, **changes)
     return found
 
 
-def of_run(metric: str, **measure: Any) -> Reading:
+def of_run(metric: str, **measure: Any) -> CriterionValue:
     return one(metric, "every_run", facts(changed(clean_runs()[0], **measure)))
 
 
-def of_group(metric: str, **group: Any) -> Reading:
+def of_group(metric: str, **group: Any) -> CriterionValue:
     return one(metric, "every_group", facts(groups=(factory.summary("mb16_nw2", **group),)))
 
 

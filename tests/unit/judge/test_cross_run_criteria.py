@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from seatrial.judge.cross_run_criteria import (
-    campaign_reading,
-    comparison_reading,
+    campaign_value,
+    comparison_value,
     count_of_campaign,
     count_of_group,
     count_text,
     drift_evidence,
     drift_window,
-    recommended_reading,
+    recommended_value,
 )
-from seatrial.judge.evidence import Facts, Reading, collect_facts
+from seatrial.judge.evidence import CriterionValue, JudgedCampaign, judged_campaign
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
 from seatrial.records.measure import (
     ANTI_CORRELATED_GPUS,
@@ -179,7 +179,7 @@ def test_a_run_that_the_platform_failed_does_not_count_and_does_not_pass() -> No
     found = verdict.findings[0]
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.text in SENTENCES
-    assert verdict.notes["runs"] == "4 ended ok, 0 failed, 1 failed by the platform, 0 pending"
+    assert verdict.notes["runs"] == "4 ended ok, 0 failed, 1 failed because of the platform, 0 pending"
     excused = finding(NO_FAILURES, runs=[*clean_runs(), platform_failed("mb8_nw2", 1), factory.oom("mb8_nw2", 2)])
     assert excused.verdict is Verdict.FAIL and excused.text in SENTENCES
 
@@ -199,8 +199,8 @@ def test_leak_rate_of_every_run(courses: tuple, verdict: Verdict) -> None:
     assert found.verdict is verdict and found.text in SENTENCES
 
 
-def count_facts(*runs: MeasuredRun) -> Facts:
-    return collect_facts(runs, (), factory.ranking(), ())
+def count_facts(*runs: MeasuredRun) -> JudgedCampaign:
+    return judged_campaign(runs, (), factory.ranking(), ())
 
 
 def test_a_count_spans_from_what_is_known_to_what_may_be() -> None:
@@ -253,8 +253,8 @@ def test_notes_of_some_runs_are_given_with_their_number() -> None:
     ],
 )
 def test_counts_as_text(metric: str, value: int, words: str) -> None:
-    assert count_text(metric, Reading(subject="campaign", value=value, n=7)) == words
-    assert count_text(metric, Reading(subject="mb8", value=value, n=7, detail="a, b")) == f"{words} in mb8: a, b"
+    assert count_text(metric, CriterionValue(subject="campaign", value=value, n=7)) == words
+    assert count_text(metric, CriterionValue(subject="mb8", value=value, n=7, detail="a, b")) == f"{words} in mb8: a, b"
 
 
 def test_what_a_failed_run_is_counted_by_is_its_outcome() -> None:
@@ -466,17 +466,17 @@ def test_scaling_is_judged_at_the_largest_number(ends: tuple[float, float], verd
     assert found.verdict is verdict and found.text in SENTENCES
 
 
-def comparison_facts(found: Comparison | str | None = None, **changes: object) -> Facts:
-    made = collect_facts(clean_runs(), factory.groups(), factory.ranking(), ())
+def comparison_facts(found: Comparison | str | None = None, **changes: object) -> JudgedCampaign:
+    made = judged_campaign(clean_runs(), factory.groups(), factory.ranking(), ())
     return dataclasses.replace(made, **{"comparisons": {} if found is None else {KEY: found}, **changes})  # type: ignore[arg-type]
 
 
 def test_a_reading_has_both_sides_in_numbers() -> None:
-    found = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29)))
+    found = comparison_value(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29)))
     assert found is not None and (found.value, found.low, found.high, found.n, found.repeats) == (25.0, 21.0, 29.0, 10, 5)
     assert (found.unit, found.file, found.window, found.confidence) == ("%", "verdict.json", "Welch on logs, 5 and 5 runs", 0.95)
     few = comparison(1.25, 1.21, 1.29, value_b=Estimate(mean=1250.0, n=2))
-    smaller = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(few))
+    smaller = comparison_value(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(few))
     assert smaller is not None and smaller.repeats == 2
     assert [(one.subject, one.name, one.value, one.unit, one.file, one.n) for one in found.further] == [
         ("mb16_nw0", "samples_per_s", 1000.0, "samples/s", "group_summary.csv", 5),
@@ -486,7 +486,7 @@ def test_a_reading_has_both_sides_in_numbers() -> None:
 
 def test_a_time_that_came_to_nothing_is_no_division_by_it() -> None:
     zero = comparison(0.5, 0.0, 1.0, higher_is_better=False)
-    found = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(zero))
+    found = comparison_value(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(zero))
     assert found is not None and (found.value, found.low) == (100.0, 0.0) and found.high == float("inf")
 
 
@@ -495,7 +495,7 @@ def test_losses_in_numbers() -> None:
         verdict=LossVerdict.WORSE, reason="Higher.", difference=0.5, allowed=0.05, loss_a=1.0, loss_b=1.5, last_step=199, n=50
     )
     criterion = Criterion(metric="loss_comparable", scope="winner", baseline=AGAINST)
-    found = comparison_reading(criterion, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29, loss=loss)))
+    found = comparison_value(criterion, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29, loss=loss)))
     assert found is not None and (found.value, found.window, found.n, found.detail) == (False, "to step 199", 50, "Higher")
     assert [(one.name, one.value, one.n) for one in found.further] == [
         ("loss difference", 0.5, 50),
@@ -504,7 +504,7 @@ def test_losses_in_numbers() -> None:
         ("difference allowed", 0.05, 50),
     ]
     bare = dataclasses.replace(loss, last_step=None, difference=None, loss_a=None, loss_b=None, allowed=None)
-    other = comparison_reading(criterion, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29, loss=bare)))
+    other = comparison_value(criterion, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, 1.21, 1.29, loss=bare)))
     assert other is not None and (other.window, other.further) == ("the steps both have", ())
 
 
@@ -513,12 +513,12 @@ def test_of_the_others_that_can_win_the_best_is_what_there_is_to_gain() -> None:
     criterion = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2"))
     winner = factory.summary("mb16_nw2")
     other = dataclasses.replace(comparison(0.985, 0.96, 1.011), a="mb16_nw2", b="mb16_nw0")
-    found = recommended_reading(criterion, winner, comparison_facts(comparisons={("mb16_nw0", "mb16_nw2"): other}))
+    found = recommended_value(criterion, winner, comparison_facts(comparisons={("mb16_nw0", "mb16_nw2"): other}))
     assert found.subject == "mb16_nw0" and found.unsettled in SENTENCES
     assert found.detail in SENTENCES
-    missing = recommended_reading(criterion, winner, comparison_facts())
+    missing = recommended_value(criterion, winner, comparison_facts())
     assert missing.missing in SENTENCES
-    lost = recommended_reading(dataclasses.replace(criterion, metric="regression_pct"), winner, comparison_facts())
+    lost = recommended_value(dataclasses.replace(criterion, metric="regression_pct"), winner, comparison_facts())
     assert (lost.value, lost.unit, lost.detail, lost.n) == (0.0, "%", "it is the baseline itself", 2)
 
 
@@ -529,24 +529,24 @@ def test_where_low_is_better_the_lowest_other_is_the_best() -> None:
     )
     criterion = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2"))
     low = comparison_facts(ranking=factory.ranking(groups=places, higher_is_better=False))
-    assert recommended_reading(criterion, factory.summary("mb16_nw2"), low).missing in SENTENCES
+    assert recommended_value(criterion, factory.summary("mb16_nw2"), low).missing in SENTENCES
     high = comparison_facts(ranking=factory.ranking(groups=places))
-    assert recommended_reading(criterion, factory.summary("mb16_nw2"), high).missing in SENTENCES
+    assert recommended_value(criterion, factory.summary("mb16_nw2"), high).missing in SENTENCES
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 1.3), (1.2, None), (None, None)])
 def test_an_interval_with_one_end_is_none(low: float | None, high: float | None) -> None:
-    found = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, low, high)))
+    found = comparison_value(SPEEDUP, factory.summary("mb16_nw2"), comparison_facts(comparison(1.25, low, high)))
     assert found is not None
     assert found.missing in SENTENCES
 
 
-def campaign_facts(**changes: Any) -> Facts:
-    return dataclasses.replace(collect_facts(clean_runs(), (), factory.ranking(), ()), **changes)
+def campaign_facts(**changes: Any) -> JudgedCampaign:
+    return dataclasses.replace(judged_campaign(clean_runs(), (), factory.ranking(), ()), **changes)
 
 
-def read(metric: str, **changes: Any) -> Reading:
-    (found,) = campaign_reading(Criterion(metric=metric, scope="campaign", at_least=0), campaign_facts(**changes))
+def read(metric: str, **changes: Any) -> CriterionValue:
+    (found,) = campaign_value(Criterion(metric=metric, scope="campaign", at_least=0), campaign_facts(**changes))
     return found
 
 
@@ -579,7 +579,7 @@ ONE, FOUR = scaling_point(1, Estimate(mean=1.0, n=3)), scaling_point(4, Estimate
 
 
 def test_nothing_has_ended() -> None:
-    assert campaign_reading(Criterion(metric="scaling_efficiency", scope="campaign"), campaign_facts(ok=())) == []
+    assert campaign_value(Criterion(metric="scaling_efficiency", scope="campaign"), campaign_facts(ok=())) == []
 
 
 def test_efficiency_at_the_largest_number_with_its_interval() -> None:

@@ -25,7 +25,7 @@ def test_every_metric_of_the_catalogue(metric: str, scope: str) -> None:
 @pytest.mark.parametrize(
     ("finding", "name", "words", "kinds"),
     [
-        (of("samples_per_s", "winner"), "", "geometric mean over the runs", (RawKind.STEPS,)),
+        (of("samples_per_s", "winner"), "", "geometric mean over the counted runs", (RawKind.STEPS,)),
         (of("samples_per_s", "every_run"), "", "samples a second", (RawKind.STEPS,)),
         (of("speedup_pct", "winner"), "", "must lie on one side of the bound", (RawKind.STEPS,)),
         (of("speedup_pct", "winner"), "lower end of the 97.5 % interval", "must lie on one side of the bound", (RawKind.STEPS,)),

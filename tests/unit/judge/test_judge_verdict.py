@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.judge import evidence as under_test
-from seatrial.judge.evidence import BoundStatus, Facts, Reading, collect_facts, failed_by_platform, fault, listed, missing
+from seatrial.judge.evidence import BoundStatus, CriterionValue, JudgedCampaign, failed_by_platform, fault, judged_campaign, listed, missing
 from seatrial.judge.verdict import (
     criterion_text,
     met_text,
@@ -191,8 +191,8 @@ def criterion(metric: str = "samples_per_s", scope: str = "every_run", **changes
     return Criterion(metric=metric, scope=scope, **changes)
 
 
-def reading(value: object, subject: str = "a_r1", **changes: Any) -> Reading:
-    return Reading(subject=subject, value=value, **{"unit": "samples/s", **changes})  # type: ignore[arg-type]
+def reading(value: object, subject: str = "a_r1", **changes: Any) -> CriterionValue:
+    return CriterionValue(subject=subject, value=value, **{"unit": "samples/s", **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_where_all_hold_the_nearest_to_the_bound_is_reported() -> None:
 
 
 def test_reasons_that_differ_only_in_numbers_are_reported_once() -> None:
-    gaps = [Reading(subject=f"r{at}", missing=f"r{at} has {at} samples") for at in (1, 2, 3)]
-    other = Reading(subject="x", missing="x told nothing")
+    gaps = [CriterionValue(subject=f"r{at}", missing=f"r{at} has {at} samples") for at in (1, 2, 3)]
+    other = CriterionValue(subject="x", missing="x told nothing")
     assert undecided_text(criterion(), [*gaps, other]) in SENTENCES
 
 
@@ -270,8 +270,8 @@ def test_why_a_value_is_open() -> None:
         (119, 1, "about 1 more repeat would decide it"),
         (104, 5, "about 120 more repeats would be needed"),
         (104, 4, "about 96 more repeats would decide it"),
-        (100, 3, "it is on the bound, where repeats do not help"),
-        (100.1, 3, "it is on the bound, where repeats do not help"),
+        (100, 3, "the value lies on the bound, repeats will not decide it"),
+        (100.1, 3, "the value lies on the bound, repeats will not decide it"),
         (110, None, "more repeats may decide it"),
         (None, 3, "more repeats may decide it"),
     ],
@@ -290,8 +290,8 @@ def test_the_nearer_of_two_bounds_counts_and_of_a_comparison_both_sides_repeat()
     assert repeats_wanted(made, criterion("scaling_efficiency", "campaign", at_least=100)) in SENTENCES
 
 
-def sorted_runs(*runs: MeasuredRun, pending: tuple[str, ...] = (), groups: tuple = ()) -> Facts:
-    return collect_facts(runs, groups, factory.ranking(), pending)
+def sorted_runs(*runs: MeasuredRun, pending: tuple[str, ...] = (), groups: tuple = ()) -> JudgedCampaign:
+    return judged_campaign(runs, groups, factory.ranking(), pending)
 
 
 def names(runs: tuple[MeasuredRun, ...]) -> list[str]:
@@ -352,7 +352,7 @@ def test_whose_fault_an_end_was() -> None:
 
 def standing(value: object = 5.0, *, at_least: float | None = None, at_most: float | None = None, **changes: Any) -> BoundStatus:
     criterion = Criterion(metric="m", scope="campaign", at_least=at_least, at_most=at_most)
-    return Reading(subject="a", value=value, **changes).status(criterion, needs_bound=True)  # type: ignore[arg-type]
+    return CriterionValue(subject="a", value=value, **changes).status(criterion, needs_bound=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -397,17 +397,17 @@ def test_what_may_still_change_is_never_a_pass_but_may_be_broken() -> None:
 )
 def test_a_truth_needs_no_bound(value: bool, unsettled: str, how: BoundStatus) -> None:
     criterion = Criterion(metric="loss_falls", scope="every_run")
-    assert Reading(subject="a", value=value, unsettled=unsettled).status(criterion, needs_bound=False) is how
+    assert CriterionValue(subject="a", value=value, unsettled=unsettled).status(criterion, needs_bound=False) is how
 
 
 def test_evidence_of_a_value_has_the_ends_of_its_interval() -> None:
-    made = Reading(subject="a", value=5.0, unit="%", file="f.csv", window="w", n=3, low=4.0, high=6.0, confidence=0.975)
+    made = CriterionValue(subject="a", value=5.0, unit="%", file="f.csv", window="w", n=3, low=4.0, high=6.0, confidence=0.975)
     assert [(one.name, one.value, one.unit, one.file, one.window, one.n) for one in made.evidence()] == [
         ("", 5.0, "%", "f.csv", "w", 3),
         ("lower end of the 97.5 % interval", 4.0, "%", "f.csv", "w", 3),
         ("upper end of the 97.5 % interval", 6.0, "%", "f.csv", "w", 3),
     ]
-    assert len(Reading(subject="a", value=5, low=4, high=6).evidence()) == 1, "the ends of a count are no interval's"
+    assert len(CriterionValue(subject="a", value=5, low=4, high=6).evidence()) == 1, "the ends of a count are no interval's"
 
 
 def test_what_is_missing_has_a_place_too() -> None:
@@ -432,7 +432,7 @@ def test_texts_of_counts_windows_and_intervals() -> None:
 
 def test_what_a_group_lost() -> None:
     group = factory.summary("mb8_nw2", counted=2, failed=1, infrastructure_failures=("mb8_nw2_r4 (io_error)",), set_aside_runs=1)
-    assert under_test.failures_text(group) == ["1 of 5 runs failed", "the platform failed 1 of 5 runs"]
+    assert under_test.failures_text(group) == ["1 of 5 runs failed", "1 of 5 runs failed because of the platform"]
     assert under_test.failures_text(factory.summary("mb16_nw2")) == []
 
 

@@ -46,7 +46,7 @@ def test_the_whole_of_it() -> None:
         "  caution        Both were measured in a storm.",
         "mb16 has 3.2 % more samples/s than mb8.",
         "",
-        "│ is a ratio of 1, [ ] the 1 % that does not matter.",
+        "│ is a ratio of 1, [ ] the margin of 1 % that does not matter.",
         "",
         "mb8 is the plan's baseline.",
     ]
@@ -55,7 +55,7 @@ def test_the_whole_of_it() -> None:
 def test_what_is_not_there_is_not_drawn() -> None:
     bare = dataclasses.replace(FASTER, ratio=None, detectable_pct=None, loss=None, value_b=None, differs=(), cautions=())
     assert comparison_lines([bare], 100)[1:] == [
-        "  samples/s      mb8 1,512 ±0.6 % (5 runs)   mb16 no run that counts",
+        "  samples/s      mb8 1,512 ±0.6 % (5 runs)   mb16 no counted run",
         "mb16 has 3.2 % more samples/s than mb8.",
     ]
 

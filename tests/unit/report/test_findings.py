@@ -12,21 +12,12 @@ from rich.console import Console
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Advice, Baseline, CampaignVerdict, Criterion, Evidence, Finding, Verdict
+from seatrial.report.finding_text import TracedNumber, finding_json, finding_lines, findings_lines
 from seatrial.report.markdown import summary_md
 from seatrial.report.markdown_sections import findings_list
 from seatrial.report.terminal import print_report
 from seatrial.report.terminal_sections import MAX_ADVICE, MAX_FINDINGS, verdict_section
-from seatrial.report.view.problems import (
-    TracedNumber,
-    failed_statements,
-    finding_json,
-    finding_lines,
-    findings_lines,
-    holding_kinds,
-    open_kinds,
-    short_id,
-    value_text,
-)
+from seatrial.report.view.problems import failed_statements, holding_kinds, open_kinds, short_id, value_text
 from tests.unit.report import factory
 from tests.unit.report.console import lines
 

@@ -16,14 +16,14 @@ from seatrial.records.measure import Estimate, GroupStability, GroupSummary, Jit
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Advice, CampaignVerdict, Criterion, Finding, Verdict
+from seatrial.report.finding_text import findings_lines
 from seatrial.report.html.data import page_data
 from seatrial.report.html.page import page_parts
 from seatrial.report.markdown import summary_md
 from seatrial.report.terminal import print_report
-from seatrial.report.terminal_brief import shortened_names
+from seatrial.report.terminal_first_screen import shortened_names
 from seatrial.report.view.campaign import winners_sentence
 from seatrial.report.view.first_screen import Status, first_rows, headline, headline_text, key_findings
-from seatrial.report.view.problems import findings_lines
 from seatrial.report.write import summary_json
 from tests.unit.report import charted_factory, factory
 from tests.unit.report.html.read_page import Read
@@ -340,7 +340,7 @@ def by_node(ratios: list[tuple[float, float] | None], higher_is_better: bool = T
         ([(-1.3, 2.46)], True, "slow node unknown", "it may be node2, 42.0 % slower than node1 (too few repeats for an interval), "),
         # It may be slow, and may not.
         ([(0.80, 1.02)], True, "slow node unknown", "it may be node2, 9.0 % slower than node1 (95 %: -2.0 to 20.0 %)"),
-        ([None], True, "slow node unknown", "one run on a node proves nothing: raise repeats"),
+        ([None], True, "slow node unknown", "one run per node proves nothing: raise repeats"),
     ],
 )
 def test_a_campaign_over_nodes_says_which_is_slow(

@@ -10,12 +10,15 @@ import pytest
 
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.caution import Caution
+from seatrial.records.measure import Estimate
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report.markdown import MAX_CHARACTERS, summary_md
-from seatrial.report.markdown_sections import code_block, escape, limited_table, seed_sections, table
+from seatrial.report.markdown_sections import code_block, escape, limited_table, seed_sections, step_time_section, table
+from seatrial.report.text import NONE
 from tests.facts import states
+from tests.unit.judge.campaigns import changed
 from tests.unit.report import charted_factory, factory
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -145,3 +148,17 @@ def test_a_spread_is_shown_of_the_groups_that_tell_it() -> None:
     told = dataclasses.replace(groups[2], seed={**groups[2].seed, "rank_iter_spread_p90_ms_mean": 1.5})
     (table,) = sections(factory.results(groups=(*groups[:2], told, groups[3])))["## Rank Imbalance"]
     assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| mb16_nw2"] and "1.500" in table
+
+
+def test_every_report_takes_the_same_mean_of_a_group() -> None:
+    """Runs of 100 and 400 ms: 200 ms, as in the ranking, and not 250."""
+    group = dataclasses.replace(
+        factory.summary("mb16_nw2"), counted=("mb16_nw2_r1", "mb16_nw2_r2"), figures={"wall_p50_ms": Estimate(mean=200.0, n=2)}
+    )
+    runs = tuple(
+        changed(run, wall_p50_ms=ms, wall_p90_ms=2 * ms, wall_p99_ms=None)
+        for run, ms in zip((factory.measured("mb16_nw2", repeat) for repeat in (1, 2)), (100.0, 400.0), strict=True)
+    )
+    results = factory.results(groups=(group,), runs=runs)
+    (row,) = [line for line in step_time_section(results) for line in line.splitlines() if line.startswith("| mb16")]
+    assert [cell.strip() for cell in row.split("|")[2:5]] == ["200.0", "400.0", NONE]

@@ -32,7 +32,6 @@ from seatrial.report.view.campaign import (
     note_with_debug,
     origin_sentence,
     pending_sentence,
-    ranking_rows,
     shown_cautions,
     why_no_tail,
     winners_sentence,
@@ -46,14 +45,14 @@ from tests.unit.report.console import lines
 
 
 def test_notes_of_every_place() -> None:
-    notes = {row.group: row.note for row in ranking_rows(factory.results())}
+    notes = {row.group: row.note for row in factory.results().ranking_rows}
     assert notes == {"mb16_nw2": "recommended", "mb16_nw0": "tied", "mb8_nw2": "cannot win", factory.ODD: "off lane"}
 
 
 def test_of_a_tie_another_than_the_best_may_be_recommended() -> None:
     ranking = factory.ranking(recommended="mb16_nw0")
     results = factory.results(ranking=ranking)
-    notes = {row.group: row.note for row in ranking_rows(results)}
+    notes = {row.group: row.note for row in results.ranking_rows}
     assert (notes["mb16_nw0"], notes["mb16_nw2"]) == ("recommended", "tied")
     told = winners_sentence(results)
     assert told.startswith("No winner by throughput is proven.") and ranking.reason in told and "1 run still to be run" in told
@@ -70,7 +69,7 @@ def test_of_a_tie_another_than_the_best_may_be_recommended() -> None:
 )
 def test_only_a_decided_and_whole_campaign_has_a_winner(decided: bool, pending: tuple[str, ...], note: str, title: str) -> None:
     results = factory.results(ranking=factory.ranking(decided=decided), pending=pending)
-    first = ranking_rows(results)[0]
+    first = results.ranking_rows[0]
     assert (first.note, note_text(first), is_first(first)) == (note, NOTE_TEXTS.get(note, note), True)
     told = winners_sentence(results)
     assert told.startswith(title)
@@ -86,14 +85,14 @@ def waiting(name: str, **changes: Any) -> GroupSummary:
 
 def test_groups_that_have_not_run_are_listed_and_are_not_reported_to_lose() -> None:
     results = factory.results(not_started=(waiting("mb64"), waiting("aside", lane=False)))
-    placed = [(row.group, row.rank, row.note) for row in ranking_rows(results)]
+    placed = [(row.group, row.rank, row.note) for row in results.ranking_rows]
     assert placed[2:] == [
         ("mb8_nw2", 3, "cannot win"),
         ("mb64", 4, "not run yet"),
         (factory.ODD, 1, "off lane"),
         ("aside", 2, "not run yet"),
     ]
-    assert [row.n for row in ranking_rows(results)] == [356, 356, 178, None, 178, None]
+    assert [row.n for row in results.ranking_rows] == [356, 356, 178, None, 178, None]
 
 
 def test_a_group_of_which_no_run_has_ended_says_so() -> None:
@@ -101,9 +100,9 @@ def test_a_group_of_which_no_run_has_ended_says_so() -> None:
     groups = tuple(running if group.group == running.group else group for group in factory.groups())
     place = RankedGroup(rank=1, summary=running, can_win=False, reason="no run has ended yet")
     results = factory.results(groups=groups, ranking=factory.ranking(groups=(place,), recommended=None))
-    assert ranking_rows(results)[0].note == "no run ended"
+    assert results.ranking_rows[0].note == "no run ended"
     failed = tuple(dataclasses.replace(group, failed_runs=1) for group in groups)
-    assert ranking_rows(factory.with_groups(dataclasses.replace(results, groups=failed)))[0].note == "cannot win"
+    assert factory.with_groups(dataclasses.replace(results, groups=failed)).ranking_rows[0].note == "cannot win"
 
 
 def test_the_first_of_those_to_come_is_not_called_the_only_group() -> None:
@@ -119,15 +118,15 @@ def test_a_group_alone_leads_nobody() -> None:
     place = next(place for place in factory.ranking().groups if place.group == "mb16_nw2")
     ranking = factory.ranking(groups=(place,), off_lane=(), decided=False, reason="It is alone.")
     alone = factory.results(groups=(only, sentinel), ranking=ranking, pending=(), runs=())
-    assert ranking_rows(alone)[0].note == ONLY_GROUP and is_first(ranking_rows(alone)[0])
+    assert alone.ranking_rows[0].note == ONLY_GROUP and is_first(alone.ranking_rows[0])
     assert winners_sentence(alone).startswith("Throughput of the only group: mb16_nw2 (1,270 samples/s ±1.0 %).")
     waits = dataclasses.replace(alone, pending=("mb16_nw2_r3",))
-    assert ranking_rows(waits)[0].note == RECOMMENDED
+    assert waits.ranking_rows[0].note == RECOMMENDED
 
 
 def test_figures_of_whole_runs_rest_on_runs() -> None:
     groups = tuple(dataclasses.replace(group, window_n=0) for group in factory.groups())
-    assert [row.n for row in ranking_rows(factory.results(groups=groups))] == [2, 2, 1, 1]
+    assert [row.n for row in factory.results(groups=groups).ranking_rows] == [2, 2, 1, 1]
 
 
 def test_one_caution_of_many_runs_is_reported_once() -> None:
@@ -189,7 +188,7 @@ def test_a_run_too_short_for_a_tail_says_why_and_how_long_it_would_have_to_be() 
     found = factory.results(runs=(short,), ranking=ranking)
     sentence = (
         "No tail figures for mb16_nw2_r1: the last timing point, one every 30 steps (timing.log_every), is at step 30, and its window of "
-        "100 steps (timing.timing_window) holds the first step. Run at least 121 steps, or lower timing.timing_window."
+        "100 steps (timing.timing_window) contains the first step. Run at least 121 steps, or lower timing.timing_window."
     )
     assert why_no_tail(found) == sentence and winners_sentence(found).endswith(f"Latency winner: none. {sentence}")
     assert why_no_tail(factory.results()) == ""
@@ -230,13 +229,13 @@ def test_a_winner_is_not_final_while_the_platform_failed_a_run() -> None:
     groups = [dataclasses.replace(group, infrastructure_failures=failed if group.group == "mb16_nw0" else ()) for group in factory.groups()]
     told = winners_sentence(factory.results(groups=tuple(groups), ranking=factory.ranking(decided=True), pending=()))
     assert told.startswith("No winner by throughput is proven. ") and "more than the noise" not in told
-    assert states(told, "platform", "mb16_nw0_r3", "io_error", "run again")
+    assert states(told, "platform", "mb16_nw0_r3", "io_error", "Run it again")
 
 
 def test_debugging_is_beside_the_figures() -> None:
     groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO",) if group.group == "mb16_nw2" else ()) for group in factory.groups()]
     results = factory.results(groups=tuple(groups))
-    assert [note_with_debug(row) for row in ranking_rows(results)][:2] == ["recommended, debug on", "tied"]
+    assert [note_with_debug(row) for row in results.ranking_rows][:2] == ["recommended, debug on", "tied"]
     assert states(winners_sentence(results), "1,270 samples/s ±1.0 %", "NCCL_DEBUG=INFO", "lower p90/p50")
 
 

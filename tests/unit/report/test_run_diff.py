@@ -13,7 +13,7 @@ from seatrial.machine.provenance import compute_fingerprint
 from seatrial.records.attempt import Attempt
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
-from seatrial.report.run_diff import ALIKE, DiffedRun, Difference, RunDiff, argv_differences, diff_json, diff_lines, diff_runs
+from seatrial.report.run_diff import NO_DIFFERENCE, DiffedRun, Difference, RunDiff, argv_differences, diff_json, diff_lines, diff_runs
 from tests.unit.analyse import factory as analyse_factory
 from tests.unit.report.factory import outcome, provenance, spec
 
@@ -49,7 +49,7 @@ def test_two_repeats_are_alike_and_say_so() -> None:
     own = {"SEATRIAL_RUN": "a", "SEATRIAL_RUN_DIR": "/a", "SEATRIAL_ATTEMPT": "1", "MASTER_PORT": "1"}
     diff = diff_runs(side(1, environment=own), side(2, environment=dict.fromkeys(own, "b")))
     assert diff.differences == () and diff.may_be_averaged and diff.fingerprints_equal
-    assert diff_lines(diff, 80)[-2:] == [ALIKE, "Fingerprints equal: may be averaged."]
+    assert diff_lines(diff, 80)[-2:] == [NO_DIFFERENCE, "Fingerprints equal: may be averaged."]
 
 
 def test_each_difference_is_in_its_section() -> None:
@@ -114,8 +114,8 @@ def test_tuning_variable_of_the_caller_parts_two_runs() -> None:
     [
         (side(), side(run_spec=spec("mb8_nw2", 1)), "Fingerprints equal, settings not: two groups"),
         (side(effective={"a": (1, 1, "")}), side(2, effective={"a": (1, 2, "")}), "Fingerprints equal, effective settings not"),
-        (side(fingerprint="old"), side(2), "Fingerprints differ, though no recorded fact does"),
-        (side(fingerprint=""), side(2), "No fingerprint was recorded"),
+        (side(fingerprint="old"), side(2), "Fingerprints differ without a recorded reason"),
+        (side(fingerprint=""), side(2), "At least one has no recorded fingerprint"),
     ],
 )
 def test_why_two_runs_are_not_averaged(before: DiffedRun, after: DiffedRun, says: str) -> None:

@@ -37,12 +37,12 @@ def printed(results: CampaignResults, width: int = 80, *, full: bool = True, **c
         ("terminal_charts_60.txt", charted_factory.results(), 60),
         ("terminal_charts_80.txt", charted_factory.results(), 80),
         ("terminal_charts_120.txt", charted_factory.results(), 120),
-        ("brief_80.txt", factory.results(), 80),
-        ("brief_40.txt", factory.results(), 40),
+        ("first_screen_80.txt", factory.results(), 80),
+        ("first_screen_40.txt", factory.results(), 40),
     ],
 )
 def test_the_text_is_as_it_was(name: str, results: CampaignResults, width: int) -> None:
-    lines = [line.rstrip() for line in printed(results, width, full=not name.startswith("brief")).splitlines()]
+    lines = [line.rstrip() for line in printed(results, width, full=not name.startswith("first_screen")).splitlines()]
     assert "\n".join(lines) + "\n" == (GOLDEN / name).read_text(encoding="utf-8")
 
 

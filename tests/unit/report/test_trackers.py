@@ -82,7 +82,7 @@ def test_mlflow_has_a_run_with_everything_in_it(tmp_path: Path) -> None:
     assert [(each.step, each.value) for each in history] == [(step, 10.0 + step) for step in range(50)]
     assert math.isnan(tracker.client.get_metric_history(run.info.run_id, "loss")[5].value)
     assert [each.step for each in tracker.client.get_metric_history(run.info.run_id, "gpu0/power_w")] == [2, 4]
-    assert (tmp_path / "mlruns").is_dir() and tracker.where == (tmp_path / "mlruns").as_uri()
+    assert (tmp_path / "mlruns").is_dir() and tracker.destination == (tmp_path / "mlruns").as_uri()
 
 
 @pytest.mark.usefixtures("mlflow")
@@ -226,7 +226,7 @@ def test_wandb_has_a_run_with_everything_in_it(tmp_path: Path) -> None:
     rows = history(found)
     assert [row["wall_iter_ms"] for row in rows if "wall_iter_ms" in row] == [10.0 + step for step in range(50)]
     assert [row["telemetry/gpu0/power_w"] for row in rows if "telemetry/gpu0/power_w" in row] == [302.0, 304.0]
-    assert "offline" in tracker.where
+    assert "offline" in tracker.destination
 
 
 @pytest.mark.usefixtures("wandb_offline")
@@ -333,4 +333,4 @@ def test_the_report_is_text(tmp_path: Path) -> None:
     reader = read_events(tmp_path / "tensorboard" / "campaign")
     assert reader.Tensors("summary")[0].tensor_proto.string_val == [campaign().text.encode()]
     assert b"verdict: PASS" in reader.Tensors("verdict")[0].tensor_proto.string_val[0]
-    assert tracker.where == str(tmp_path / "tensorboard")
+    assert tracker.destination == str(tmp_path / "tensorboard")

@@ -105,8 +105,8 @@ def test_words(out: Path, tmp_path: Path) -> None:
 def test_words_that_name_nothing_say_what_they_could(out: Path, tmp_path: Path) -> None:
     history = tmp_path / "h.jsonl"
     for words, says in (
-        (["nothing"], "'nothing' is no campaign's folder"),
-        ([""], "is no campaign's folder"),
+        (["nothing"], "'nothing' is not a campaign's folder"),
+        ([""], "is not a campaign's folder"),
         (["history:old"], "no row is pinned: `seatrial history add OUT`"),
         ([f"{out}:fast", "slwo"], "did you mean 'slow'"),
     ):

@@ -19,8 +19,9 @@ from seatrial.records.attempt import Attempt
 from seatrial.records.columns import Detail
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
-from seatrial.results import measure
-from seatrial.results.measure import MeasureCache, add_live_charts, draw_running, launched_t
+from seatrial.results import workers
+from seatrial.results.cache import MeasureCache
+from seatrial.results.live_charts import add_live_charts, draw_running, launched_t
 from seatrial.results.recompute import RunRecorder, gather_results, recompute
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import event, write_attempt, write_events
@@ -43,13 +44,13 @@ def write_run(out: Path, repeat: int, *, loss: object = 3.5) -> Attempt:
 def test_workers_find_the_same_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = [write_run(tmp_path, repeat, loss="nan" if repeat == 3 else 3.5) for repeat in range(1, 6)]
     attempts.append(write_attempt(tmp_path, factory.spec(repeat=6), outcome=None))
-    one_by_one = measure.measure_all(attempts, COARSE)
-    monkeypatch.setattr(measure, "MIN_ATTEMPTS_PER_WORKER", 1)
-    monkeypatch.setattr(measure, "MAX_WORKERS", 2)
-    monkeypatch.setattr(measure, "usable_cpu_count", lambda: 2)
-    monkeypatch.setattr(measure, "BATCH_SIZE", 2)
+    one_by_one = workers.measure_all(attempts, COARSE)
+    monkeypatch.setattr(workers, "MIN_ATTEMPTS_PER_WORKER", 1)
+    monkeypatch.setattr(workers, "MAX_WORKERS", 2)
+    monkeypatch.setattr(workers, "usable_cpu_count", lambda: 2)
+    monkeypatch.setattr(workers, "BATCH_SIZE", 2)
 
-    by_workers = measure.measure_all(attempts, COARSE)
+    by_workers = workers.measure_all(attempts, COARSE)
 
     assert [run.attempt.spec.run for run in by_workers] == [attempt.spec.run for attempt in attempts]
     assert [repr(run) for run in by_workers] == [repr(run) for run in one_by_one]
@@ -60,9 +61,9 @@ def test_workers_find_the_same_in_the_same_order(tmp_path: Path, monkeypatch: py
 
 def test_only_current_attempts_are_drawn_and_only_where_asked(tmp_path: Path) -> None:
     attempt = write_run(tmp_path, 1)
-    assert measure.measure(attempt).charts is None
-    assert measure.measure(replace(attempt, current=False), COARSE).charts is None
-    assert measure.measure(attempt, COARSE).charts is not None
+    assert workers.measure(attempt).charts is None
+    assert workers.measure(replace(attempt, current=False), COARSE).charts is None
+    assert workers.measure(attempt, COARSE).charts is not None
 
 
 def test_a_run_that_cannot_be_drawn_keeps_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +71,9 @@ def test_a_run_that_cannot_be_drawn_keeps_its_figures(tmp_path: Path, monkeypatc
         raise ZeroDivisionError("an odd run")
 
     attempt = write_run(tmp_path, 1)
-    plain = measure.measure(attempt).measure
+    plain = workers.measure(attempt).measure
     monkeypatch.setattr("seatrial.analyse.charts.run_charts.run_charts", fails)
-    found = measure.measure(attempt, COARSE)
+    found = workers.measure(attempt, COARSE)
     assert plain is not None and found.measure is not None and found.charts is None
     assert replace(found.measure, cautions=plain.cautions) == plain
     (caution,) = found.measure.cautions[len(plain.cautions) :]
@@ -81,7 +82,7 @@ def test_a_run_that_cannot_be_drawn_keeps_its_figures(tmp_path: Path, monkeypatc
 
 def start_worker(pipe: Connection, parent: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "seatrial.results.measure", str(pipe.fileno()), str(parent)],
+        [sys.executable, "-P", "-m", "seatrial.results.workers", str(pipe.fileno()), str(parent)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -101,7 +102,7 @@ def test_a_worker_measures_until_the_pipe_is_closed(tmp_path: Path) -> None:
         worker = start_worker(theirs, os.getpid())
     with ours:
         ours.send((attempts, None))
-        assert repr(ours.recv()) == repr(measure.measure_batch(attempts, None))
+        assert repr(ours.recv()) == repr(workers.measure_batch(attempts, None))
     assert output_and_code(worker) == ("", 0)
 
 
@@ -127,13 +128,13 @@ def test_an_orphaned_worker_ends() -> None:
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which runs were measured, one after another."""
     names: list[str] = []
-    one = measure.measure
+    one = workers.measure
 
     def counted(attempt: Attempt, *rest: Any) -> MeasuredRun:
         names.append(attempt.spec.run)
         return one(attempt, *rest)
 
-    monkeypatch.setattr(measure, "measure", counted)
+    monkeypatch.setattr(workers, "measure", counted)
     return names
 
 
@@ -146,7 +147,7 @@ def test_only_new_attempts_are_measured_and_the_result_is_the_same(tmp_path: Pat
     again = cache.measure_all(attempts, DETAIL)
     assert measured == [attempts[0].spec.run]
     assert [run.attempt for run in again] == attempts and again[1:] == first
-    assert [repr(run) for run in again] == [repr(run) for run in measure.measure_all(attempts, DETAIL)]
+    assert [repr(run) for run in again] == [repr(run) for run in workers.measure_all(attempts, DETAIL)]
 
 
 def test_a_running_attempt_and_a_changed_one_are_measured_again(tmp_path: Path, measured: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Finding a statement by what people type, and holding it against what the files give."""
+"""Finding a statement by what people type, and comparing it with the recomputed one."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def recorded(
     ("before", "now", "differences"),
     [
         (recorded(0.1 + 0.2), recorded(0.3), []),
-        (recorded(1.0), recorded(1.001), ["mb16_r1 slope, value: recorded 1, the files give 1.001"]),
+        (recorded(1.0), recorded(1.001), ["mb16_r1 slope, value: recorded 1, recomputed: 1.001"]),
         (recorded(None), recorded(None), []),
-        (recorded(1.0, Verdict.FAIL), recorded(1.0), ["verdict: recorded FAIL, the files give PASS"]),
+        (recorded(1.0, Verdict.FAIL), recorded(1.0), ["verdict: recorded FAIL, recomputed: PASS"]),
         (recorded(1.0), recorded(1.0, name="score"), ["mb16_r1 slope: no longer there"]),
-        (recorded(1.0), recorded(1.0, unit="s"), ["mb16_r1 slope, unit: recorded ms, the files give s"]),
+        (recorded(1.0), recorded(1.0, unit="s"), ["mb16_r1 slope, unit: recorded ms, recomputed: s"]),
         (recorded(1.0), recorded(1.0, window="over steps 1–9 of 1 run"), []),
         (recorded(1.0, window=""), recorded(1.0), []),
-        (recorded(1.0), recorded(1.0, window="steps 1–8"), ["mb16_r1 slope, window: recorded steps 1–9, the files give steps 1–8"]),
+        (recorded(1.0), recorded(1.0, window="steps 1–8"), ["mb16_r1 slope, window: recorded steps 1–9, recomputed: steps 1–8"]),
     ],
 )
 def test_only_what_differs_is_reported(before: Finding, now: Finding, differences: list[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.records.results import LiveState
-from seatrial.web.app import make_app
+from seatrial.web.app import create_app
 from seatrial.web.compressed_text import CompressedText
 from seatrial.web.refresher import PageVersion, Refresher, RefreshPace, Source
 from seatrial.web.server import Listener, open_listener, server_for
@@ -87,7 +87,7 @@ def served(source: Source | None = None, pace: RefreshPace | None = None) -> Ite
     before = set(threading.enumerate())
     listener = open_listener()
     with Refresher(source or fake_source(), pace or RefreshPace(every_s=0, largest_share=1)) as refresher:
-        server = server_for(make_app(refresher, token=listener.token, port=listener.port))
+        server = server_for(create_app(refresher, token=listener.token, port=listener.port))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.listening]})
         thread.start()
         try:

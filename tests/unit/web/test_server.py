@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from seatrial.web import server as server_web
 from seatrial.web.access import HEADERS, Guard
-from seatrial.web.app import SILENT_AFTER_S, make_app
+from seatrial.web.app import SILENT_AFTER_S, create_app
 from seatrial.web.refresher import Latest
 from seatrial.web.state import CampaignState
 from tests.unit.web.served import TIMEOUT_S, Client, fake_source, live_state, served, shown
@@ -39,7 +39,7 @@ class Memory:
 
 def ask(path: str, seen: Latest, silent_s: float = 0.0) -> tuple[int, dict[str, str], str]:
     """Status, headers and text that somebody with the cookie gets."""
-    app: Any = make_app(Memory(seen, silent_s), token=TOKEN, port=PORT)  # type: ignore[arg-type]
+    app: Any = create_app(Memory(seen, silent_s), token=TOKEN, port=PORT)  # type: ignore[arg-type]
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_the_state_is_plain_ascii_and_tells_a_folder_that_is_silent() -> None:
     seen = Latest(now=CampaignState(state=live_state(plan="é"), is_run=True, line="é: between runs"), version=2)
     text = ask("/state.json", seen)[2]
     assert text.isascii() and json.loads(text)["line"] == "é: between runs" and json.loads(text)["problem"] == ""
-    assert "has not answered for 21 s" in json.loads(ask("/state.json", seen, SILENT_AFTER_S + 1.0)[2])["problem"]
+    assert "has not responded for 21 s" in json.loads(ask("/state.json", seen, SILENT_AFTER_S + 1.0)[2])["problem"]
 
 
 PATHS = ("/", "/state.json", "/data.json", "/nothing", "/../etc/passwd", "/%2e%2e/plan.json", "//state.json")

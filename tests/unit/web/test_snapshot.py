@@ -16,7 +16,7 @@ from seatrial.core import files
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.codec import to_json
 from seatrial.records.plan import CampaignPlan
-from seatrial.results.measure import MeasureCache
+from seatrial.results.cache import MeasureCache
 from seatrial.results.recompute import recompute
 from seatrial.web import snapshot
 from seatrial.web.refresher import RefreshPace

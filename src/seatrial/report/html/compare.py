@@ -1,6 +1,6 @@
-"""compare_NAME.html: two campaigns side by side, one file that needs no other.
+"""compare_NAME.html: two campaigns side by side, in one self-contained file.
 
-In: the data of both, what `seatrial compare` says of them (or why it refuses), and what differs between a run of each. Out: the page.
+In: the data of both, the result of `seatrial compare` (or why it refuses), and what differs between a run of each. Out: the page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from seatrial.core.text import count, join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import CHART_TABLES, Columns
 from seatrial.records.comparison import Comparison, Relation
-from seatrial.report.comparison import APART, REACH, facts, relation_text
+from seatrial.records.ranking import RECOMMENDED
+from seatrial.report.comparison import REACH, facts, relation_text
 from seatrial.report.html import vega
 from seatrial.report.html.data import Chart, ChartData, PageData, Picks
 from seatrial.report.html.group_charts import figure_title
@@ -28,31 +29,31 @@ from seatrial.report.html.vega import Spec
 from seatrial.report.run_diff import RunDiff, shown_value
 from seatrial.report.text import plain_line
 from seatrial.report.view import campaign
-from seatrial.report.view.campaign import NOTE_TEXTS, RECOMMENDED
+from seatrial.report.view.campaign import NOTE_TEXTS
 from seatrial.report.view.problems import failures
 
 LETTERS = ("A", "B")
 PREFIXED = ("run", "group")
 MAX_ROWS_OF_A_CAMPAIGN = 150_000
-"""Half of what a page of one large campaign holds."""
+"""Half the rows of the page of one large campaign."""
 RUNS_PICKED = 2
-"""Of each campaign's winner."""
+"""Runs of each campaign's winner."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedData:
-    """Two campaigns as one for the charts: groups and runs have A or B before their names, and rows a column `side`."""
+    """Two campaigns as one for the charts: names of groups and runs begin with A or B, and rows have a column `side`."""
 
     drawn: ChartData
     remarks: tuple[str, ...] = ()
-    """What a reader must know about the merge."""
+    """What readers must know about the merge."""
 
 
 def merge_campaigns(a: ChartData, b: ChartData) -> MergedData:
-    """B's rows after A's. Figures in different units are not put on one scale: then there are no groups to draw. Of large campaigns the
-    runs of the best groups are drawn, so that the page stays small enough to open."""
+    """B's rows after A's. Figures in different units have no common scale: no groups are drawn then. Of large campaigns only runs of the
+    best groups are drawn, so that the page stays small enough to open."""
     campaigns = dict(zip(LETTERS, (a, b), strict=True))
     kept = {letter: _best_rows(letter, data) for letter, data in campaigns.items()}
     same_unit = a.unit == b.unit or not all("groups" in data.tables for data in campaigns.values())
@@ -71,7 +72,7 @@ def merge_campaigns(a: ChartData, b: ChartData) -> MergedData:
 
 
 def lettered(letter: str, name: object) -> str:
-    """A group or run as it is called in the charts of both."""
+    """The name of a group or run in the charts of both."""
     return f"{letter} {name}"
 
 
@@ -89,7 +90,7 @@ def _stacked(parts: Sequence[tuple[str, Columns]]) -> Columns:
 
 
 def _best_rows(letter: str, data: ChartData) -> tuple[dict[str, Columns], str]:
-    """The tables with as many runs as fit, those of the best groups first; and a sentence where some are left out."""
+    """The tables with as many runs as fit, best groups first; and a sentence where some are left out."""
     drawn = {name: table for name, table in data.tables.items() if name in CHART_TABLES}
     rows_of: dict[Scalar, int] = {}
     for table in drawn.values():
@@ -104,16 +105,16 @@ def _best_rows(letter: str, data: ChartData) -> tuple[dict[str, Columns], str]:
         kept.add(run)
     if len(kept) == len(rows_of):
         return data.tables, ""
-    thinner = {}
+    reduced = {}
     for name, table in drawn.items():
         at = [place for place, run in enumerate(table["run"]) if run in kept]
-        thinner[name] = {column: [values[place] for place in at] for column, values in table.items()}
-    remark = f"Of {letter}, the {len(kept)} runs of the best groups are drawn; there are {len(rows_of)}."
-    return {**data.tables, **{name: table for name, table in thinner.items() if _length(table)}}, remark
+        reduced[name] = {column: [values[place] for place in at] for column, values in table.items()}
+    remark = f"Of {letter}, only the runs of the best groups are drawn: {len(kept)} of {len(rows_of)}."
+    return {**data.tables, **{name: table for name, table in reduced.items() if _length(table)}}, remark
 
 
 def _runs_by_rank(data: ChartData, rows_of: dict[Scalar, int]) -> list[Scalar]:
-    """Runs that have rows: those picked, then by the place of their group."""
+    """Runs with rows: picked ones first, then by the rank of their group."""
     places = {str(group): place for place, group in enumerate(data.tables.get("groups", {}).get("group", []))}
     group_of = _groups_of_runs(data)
     return sorted(rows_of, key=lambda run: (run not in data.picks.runs, places.get(str(group_of.get(run)), len(places))))
@@ -145,7 +146,7 @@ COLOURS, SHAPES = (vega.BLUE, vega.ORANGE), ("circle", "diamond")
 
 
 def compare_charts(data: ChartData) -> list[Chart]:
-    """The charts that have rows."""
+    """The charts with rows."""
     ranking = merged_ranking_chart(data)
     others = [chart for chart in all_charts(data) if chart.id not in SINGLE_CAMPAIGN_CHARTS]
     return [ranking, *others] if ranking else others
@@ -217,7 +218,7 @@ DRAWN = ("steps", "distribution", "phases", "startup", "timeline", "ranks", "eta
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What `seatrial compare A B` reports, or why it refuses."""
+    """The result of `seatrial compare A B`, or why it refuses."""
 
     comparisons: tuple[Comparison, ...] = ()
     note: str = ""
@@ -225,8 +226,8 @@ class Compared:
 
 
 def page_name(out: Path, other: Path) -> str:
-    """The page's file in OUT, named after the other campaign. Only a folder beside OUT is identified by its name alone: others get a few
-    digits of a hash of their path."""
+    """The page's file in OUT, named after the other campaign. A folder that is not beside OUT gets a few digits of a hash of its path: its
+    name alone would not identify it."""
     folder = other.resolve()
     name = re.sub(r"[^\w.-]+", "_", folder.name)[:LONGEST_NAME].strip(".")
     is_neighbour = name and name == folder.name and folder.parent == out.resolve().parent
@@ -275,7 +276,7 @@ def _titles() -> dict[str, str]:
 
 
 def _word(compared: Compared) -> Row:
-    """The heading of the page: the relation, or how many of each."""
+    """The heading of the page: the relation, or the number of each."""
     found = [one.relation for one in compared.comparisons]
     if not found:
         word, mark, style = NOT_COMPARED
@@ -295,7 +296,7 @@ def _comparison(one: Comparison) -> Row:
         "mark": mark,
         "style": style,
         "reason": one.reason,
-        "facts": [(label, text.split(APART)) for label, text in facts(one)],
+        "facts": [(label, list(parts)) for label, parts in facts(one)],
         "bar": _bar(one),
     }
 
@@ -332,7 +333,7 @@ def _campaign(letter: str, name: str, data: PageData) -> Row:
 
 
 def _compact(table: Row) -> Row:
-    """The columns that fit beside another table: names carry the axes."""
+    """The columns that fit beside another table: group names contain the axes."""
     columns: list[str] = table["columns"]
     figure_at = columns.index("95 % interval") - 1
     kept = [at for at, column in enumerate(columns) if column in RANKED_COLUMNS or at == figure_at]
@@ -346,7 +347,7 @@ def _compact(table: Row) -> Row:
 
 
 def _differences(diff: RunDiff) -> Row:
-    """Between a run of each campaign."""
+    """What differs between a run of each campaign."""
     rows = [
         [one.section, f"{one.name}{' *' if one.parts else ''}", shown_value(one.name, one.before), shown_value(one.name, one.after)]
         for one in diff.differences

@@ -1,5 +1,4 @@
-"""What the page is drawn from: tables of groups, runs and charts, the runs shown at first, which rows a chart draws, and their compact
-JSON.
+"""The page's data: tables of groups, runs and charts, the runs picked initially, the rows of each chart, and their compact JSON.
 
 In: CampaignResults whose runs have charts. Out: `PageData`. Its tables hold what summary.json and charts/*.csv hold, so that anybody can
 draw the same charts, or others, from those files.
@@ -25,15 +24,13 @@ from seatrial.records.run_table import KEY_SEPARATOR
 from seatrial.records.verdict import CAMPAIGN, CampaignVerdict, Verdict
 from seatrial.report.tables import MEAN_ALONE, WITH_INTERVAL, chart_frames, timeline_runs
 from seatrial.report.text import axis_level, plain_line
-from seatrial.report.view.campaign import Labels, axis_names, labels_of, ranking_rows, ranking_values
+from seatrial.report.view.campaign import Labels, axis_names, labels_of, ranking_values
 
 if TYPE_CHECKING:
     import polars
 
-GROUP_COLUMNS = (
-    "rank", "group", "mode", "lane", "value", "low", "high", "ratio", "ratio_low", "ratio_high", "unit", "note", "runs", "failed",
-    "p90_over_p50", "startup_s", "window", "n",
-)  # fmt: skip
+NOT_IN_CHARTS = ("reason", "runs_text", "axes")
+"""Keys of a ranking row that no chart draws; an axis is a column of its own."""
 RUN_COLUMNS = ("run", "group", "repeat", "outcome", "value", "unit", "p50_ms", "p90_over_p50", "window", "n")
 STARTUP_COLUMNS = ("run", "group", "repeat", "part", "seconds", "window", "n")
 STARTUP_WINDOW = "launch to the end of the first step"
@@ -46,10 +43,10 @@ Row = dict[str, Scalar]
 
 @dataclass(frozen=True, kw_only=True)
 class Picks:
-    """Which runs the charts show, before a reader picks others."""
+    """The runs in the charts, until the reader picks others."""
 
     runs: tuple[str, ...] = ()
-    """For the charts of single runs."""
+    """Runs in the charts of single runs."""
     timeline: str = ""
     """The run of the timeline and the ranks."""
     x: str = ""
@@ -61,7 +58,7 @@ class Picks:
 
 @dataclass(frozen=True, kw_only=True)
 class ChartData:
-    """What charts draw, of one campaign or of two that are compared."""
+    """What charts draw: one campaign, or two that are compared."""
 
     tables: dict[str, Columns] = field(default_factory=dict)
     """`groups`: one row per ranked group; `runs`: one per current run; `startup`: one per run and part of its start-up; and the tables of
@@ -83,16 +80,16 @@ class PageData:
     results: CampaignResults
     drawn: ChartData
     running: tuple[int, int] | None = None
-    """Runs finished and runs in all, of a campaign that runs at this moment."""
+    """Number of finished runs and of all runs, while the campaign runs."""
 
 
 def page_data(results: CampaignResults, frames: Mapping[str, polars.DataFrame] | None = None) -> PageData:
-    """`frames` are the chart tables, where the caller has them already."""
+    """The data of a campaign's page; `frames` are the chart tables, if the caller has them already."""
     return PageData(results=results, drawn=chart_data(results, dict(chart_frames(results)) if frames is None else frames))
 
 
 def chart_data(results: CampaignResults, frames: Mapping[str, polars.DataFrame]) -> ChartData:
-    labels, rows = labels_of(results), ranking_rows(results)
+    labels, rows = labels_of(results), results.ranking_rows
     tables = {
         "groups": _groups_table(results, rows),
         "runs": _runs_table(results, labels),
@@ -124,15 +121,14 @@ def unit_of(results: CampaignResults) -> str:
 
 def _groups_table(results: CampaignResults, rows: Sequence[RankedGroup]) -> Columns:
     """Main lane first, each in its order; an axis is a column `axis_NAME`."""
-    cells = [
-        {**row, "unit": unit_of(results), **{f"{AXIS}{name}": value for name, value in row["axes"].items()}}
-        for row in ranking_values(results)
-    ]
-    return _columns(cells, (*GROUP_COLUMNS, *(f"{AXIS}{name}" for name in axis_names(rows))))
+    values = ranking_values(results)
+    cells = [{**row, "unit": unit_of(results), **{f"{AXIS}{name}": level for name, level in row["axes"].items()}} for row in values]
+    columns = [name for name in (*values[0], "unit") if name not in NOT_IN_CHARTS] if values else []
+    return _columns(cells, (*columns, *(f"{AXIS}{name}" for name in axis_names(rows))))
 
 
 def _runs_table(results: CampaignResults, labels: Labels) -> Columns:
-    """Current runs; figures only of those that count."""
+    """Current runs; only counted ones have figures."""
     counted = {run.attempt.folder for run in results.counted}
     metric = results.ranking.metric
     rows = []
@@ -151,7 +147,7 @@ def _runs_table(results: CampaignResults, labels: Labels) -> Columns:
                 "unit": unit_of(results),
                 "p50_ms": measure.wall_p50_ms if measure else None,
                 "p90_over_p50": measure.wall_p90_over_p50 if measure else None,
-                "window": f"steps {window.first_step}–{window.last_step}" if window else "",
+                "window": window.text if window else "",
                 "n": window.n if window else None,
             }
         )
@@ -159,7 +155,7 @@ def _runs_table(results: CampaignResults, labels: Labels) -> Columns:
 
 
 def _startup_table(results: CampaignResults, labels: Labels) -> Columns:
-    """One row per run and part; n is 1, since a run starts up once."""
+    """One row per run and part; n is 1, as a run starts once."""
     rows = [
         dict(zip(STARTUP_COLUMNS, (*labels.run_key(run.attempt.spec), part, run.measure.startup[part], STARTUP_WINDOW, 1), strict=True))
         for run in results.counted
@@ -171,7 +167,7 @@ def _startup_table(results: CampaignResults, labels: Labels) -> Columns:
 
 
 def _timeline_note(results: CampaignResults, labels: Labels) -> str:
-    """A sentence for each number of GPUs, or of hosts, that are not all drawn, and in which runs."""
+    """Sentences about GPUs and hosts that are not all drawn, and in which runs."""
     in_time = timeline_runs(results)
     current = [run for run in results.runs if run.attempt.current]
     not_all: dict[tuple[int, int, str], list[str]] = {}
@@ -194,14 +190,14 @@ def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Columns
 
 
 def _scalar(value: Any) -> Scalar:
-    """None for what is no cell, numbers that are not finite too."""
+    """The value as a cell; None for other types and for numbers that are not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool)) else None
 
 
 def _series_cells(series: polars.Series) -> list[Scalar]:
-    """Missing text is empty text, and a number that is not finite is none, except for a loss."""
+    """Cells of a column: missing text is empty, and a number that is not finite is None, except for a loss."""
     import polars as pl
 
     if series.dtype == pl.String:
@@ -218,15 +214,15 @@ SUSPECTS = 2
 DRAWN_BY_RUN = ("steps", "step_times", "phases", "ranks", "eta")
 TIMELINE_TABLES = ("telemetry", "spans", "steps", "ranks")
 SHOWN_IN_TIME = ("straggler:", "leak:", "stability:", "steady_state:")
-"""Prefixes of the ids of statements whose evidence is seen in the timeline or the ranks."""
+"""Prefixes of the ids of findings whose evidence is visible in the timeline or the ranks."""
 
 Runs = dict[str, list[str]]
 """Group → its runs."""
 
 
 def default_picks(tables: Mapping[str, Columns], *, groups: Sequence[str], baseline: str, verdict: CampaignVerdict) -> Picks:
-    """All runs where they are few, else the winner beside the baseline and what findings name. `groups` are in the order of the ranking,
-    the winner first. The timeline shows the first run that a finding names: that is the evidence one looks for."""
+    """All runs if they are few, else those of the winner, the baseline and findings. `groups` are in the order of the ranking, the winner
+    first. The timeline shows the first run that a finding names, as its evidence."""
     by_run, with_timeline = (_by_rank(_runs_of(tables, names), groups) for names in (DRAWN_BY_RUN, TIMELINE_TABLES))
     runs = _all_runs(by_run)
     if len(runs) > MAX_PICKED:
@@ -240,7 +236,7 @@ def default_picks(tables: Mapping[str, Columns], *, groups: Sequence[str], basel
 
 
 def _ok_runs(tables: Mapping[str, Columns], runs: Runs) -> Runs:
-    """Without runs that failed; all of them where none ended ok."""
+    """Runs that ended ok; all of them where none did."""
     known = tables.get("runs", {})
     ok = {run for run, outcome in zip(known.get("run", ()), known.get("outcome", ()), strict=False) if outcome == Outcome.OK.value}
     left = {group: [run for run in names if run in ok] for group, names in runs.items()}
@@ -248,14 +244,14 @@ def _ok_runs(tables: Mapping[str, Columns], runs: Runs) -> Runs:
 
 
 def _suspects(verdict: CampaignVerdict, runs: Runs) -> list[str]:
-    """Runs that failed findings name first, or the first run of the group they name; each once."""
+    """Runs that failed findings name first, or the first run of the named group; each once."""
     every = _all_runs(runs)
     found = (_run_of(subject, runs, every) for subject in _suspect_subjects(verdict))
     return list(dict.fromkeys(run for run in found if run))
 
 
 def _run_of(subject: str, runs: Runs, every: Sequence[str]) -> str | None:
-    """Evidence has a run's own name; where two configurations use it, the runs here have digits behind it."""
+    """The run of an evidence, which has a run's own name; here digits follow a name that two configurations use."""
     if subject in runs:
         return runs[subject][0]
     return next((run for run in every if run == subject or run.startswith(f"{subject}{KEY_SEPARATOR}")), None)
@@ -264,7 +260,7 @@ def _run_of(subject: str, runs: Runs, every: Sequence[str]) -> str | None:
 def _suspect_subjects(verdict: CampaignVerdict) -> list[str]:
     """The first subject of each failed finding."""
     shown = [finding for finding in verdict.statements if finding.id.startswith(SHOWN_IN_TIME)]
-    # Over the whole campaign the evidence is in the order of the runs; elsewhere the worst comes first.
+    # Evidence over the whole campaign is in the order of the runs; otherwise the worst comes first.
     shown += [finding for finding in verdict.findings if finding.criterion is None or finding.criterion.scope != CAMPAIGN]
     failed = [[one.subject for one in finding.evidence if one.subject] for finding in shown if finding.verdict is Verdict.FAIL]
     return [subjects[0] for subjects in failed if subjects]
@@ -282,7 +278,7 @@ def _runs_of(tables: Mapping[str, Columns], names: Iterable[str]) -> Runs:
 
 
 def _by_rank(runs: Runs, groups: Sequence[str]) -> Runs:
-    """In the order of `groups`, then those without a rank."""
+    """Sorted by `groups`, then those without a rank."""
     return {group: runs[group] for group in dict.fromkeys((*groups, *runs)) if group in runs}
 
 
@@ -292,7 +288,7 @@ def _all_runs(runs: Runs) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A Vega-Lite document without its rows, and which rows it draws: they are put in as the data set `rows` where it is drawn."""
+    """A Vega-Lite document without its rows, and which rows it draws: they are added as the data set `rows` when it is drawn."""
 
     id: str
     """Stable: `chart-ID` in the page, `ID.png` among the pictures."""
@@ -304,19 +300,19 @@ class Chart:
     tables: tuple[str, ...]
     """Names in ChartData.tables; where there are several, a row has its table's name as `kind`."""
     spec: dict[str, Any]
-    """Its data are `{"name": "rows"}`; colours of text and lines are `currentColor`, so that it is read on light and on dark."""
+    """Its data are `{"name": "rows"}`; text and lines are `currentColor`, so that it is readable on light and on dark."""
     picks: str = "all"
     """Whose rows: `all`; `runs` (those picked in the page); `run` (the one chosen for the timeline)."""
     axes: tuple[str, ...] = ()
-    """Axes that the reader can choose between for the fields `x` and `y`; the first two at first. A missing level is the text `none`."""
+    """Axes that the reader can choose from for the fields `x` and `y`; initially the first two. A missing level is the text `none`."""
     x_by: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """What the reader can choose for the field `x` → its column and title; the first at first. Titles `{x}` and `{y}` become the titles of
-    what is chosen."""
+    """What the reader can choose for the field `x` → its column and title; initially the first. Titles `{x}` and `{y}` are replaced by the
+    titles of the choice."""
 
 
 def rows_for(chart: Chart, data: ChartData) -> list[Row]:
-    """The rows that a chart draws in a picture. The page's draw.js applies the same fields of `Chart` to what its reader picks: pictures
-    are drawn without a browser, and tests/browser compares the two."""
+    """The rows of a chart in a picture. The page's draw.js applies the same fields of `Chart` to what its reader picks: pictures are drawn
+    without a browser, and tests/browser compares the two."""
     picks = data.picks
     runs = {"all": None, "runs": set(map(plain_line, picks.runs)), "run": {plain_line(picks.timeline)}}[chart.picks]
     rows = []
@@ -364,17 +360,17 @@ def _with_titles(part: Any, titles: Mapping[str, str], key: str = "") -> Any:
 
 DIGITS = 5
 FIGURE_DIGITS = 9
-"""For the small tables of groups and runs: the page shows four digits, and rounding twice may change the fourth."""
+"""Digits in the small tables of groups and runs: the page shows four digits, and rounding twice may change the fourth."""
 TIME_DECIMALS = 3
 WORTH_IT = 3
-"""Run-length encoding takes two numbers a run: worth it where runs are at most a third of the values."""
-# In JSON these occur inside strings only, where an escape means the same; `<` begins every way out of a script element.
+"""Run-length encoding takes two numbers per run: used where there are at most a third as many runs as values."""
+# In JSON these only occur inside strings, where an escape means the same; only with `<` can text leave a script element.
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _ESCAPES = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def script_safe_json(value: Any) -> str:
-    """`value` as JSON that no string in it can turn into markup."""
+    """`value` as JSON in which no string can become markup."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
@@ -391,12 +387,12 @@ def encode_tables(tables: dict[str, Columns]) -> dict[str, Any]:
 
 
 def digits_of(table: str) -> int:
-    """How many digits its numbers keep."""
+    """Significant digits of its numbers."""
     return DIGITS if table in CHART_TABLES else FIGURE_DIGITS
 
 
 def encode_column(name: str, values: Sequence[Any], digits: int = DIGITS) -> dict[str, Any]:
-    """`{"categories": […], …}` where it holds text or booleans; then `values`, or `runs`: value, count, value, count, …"""
+    """`categories` for text and booleans; `values`, or `runs`: value, count, value, count, …"""
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {bool}:
         return {"categories": [False, True], **_run_length(_numbers(name, values, digits))}
@@ -408,7 +404,7 @@ def encode_column(name: str, values: Sequence[Any], digits: int = DIGITS) -> dic
 
 
 def decoded_cells(name: str, values: Sequence[Any], digits: int = DIGITS) -> list[Any]:
-    """What decode.js makes of the column: a cell a row."""
+    """The cells that decode.js gets from the column."""
     column = encode_column(name, values, digits)
     pairs = column.get("runs", ())
     decoded = column["values"] if "values" in column else [value for at in range(0, len(pairs), 2) for value in [pairs[at]] * pairs[at + 1]]
@@ -417,7 +413,7 @@ def decoded_cells(name: str, values: Sequence[Any], digits: int = DIGITS) -> lis
 
 
 def _dictionary(values: Sequence[Any]) -> tuple[polars.Series, list[str]]:
-    """A code a row and the text of each code; None stays None."""
+    """A code per row and the text of each code; None stays None."""
     import polars as pl
 
     texts = [None if value is None else value if type(value) is str else axis_level(value) for value in values]

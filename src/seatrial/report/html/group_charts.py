@@ -5,33 +5,33 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean, pvariance
+from statistics import fmean, geometric_mean, pvariance
 from typing import Any
 
 from seatrial.core.text import join_names
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import AXIS
 from seatrial.records.events import STARTUP_PARTS
-from seatrial.report.html import vega
-from seatrial.report.html.data import STARTUP_WINDOW, Chart, ChartData
-from seatrial.report.html.vega import Row, Spec
-from seatrial.report.text import figure, finite_number, plain_line
-from seatrial.report.view.campaign import (
+from seatrial.records.ranking import (
     CANNOT_WIN,
     CONFOUNDED,
     DUPLICATE,
     NO_INTERVAL,
-    NOTE_TEXTS,
     OFF_LANE,
     ONLY_GROUP,
     RECOMMENDED,
     TIED,
     WINNER,
 )
+from seatrial.report.html import vega
+from seatrial.report.html.data import STARTUP_WINDOW, Chart, ChartData
+from seatrial.report.html.vega import Row, Spec
+from seatrial.report.text import figure, finite_number, plain_line
+from seatrial.report.view.campaign import NOTE_TEXTS
 
 NOT_PROVEN = NOTE_TEXTS[RECOMMENDED]
 BEHIND = "behind"
-"""The standing of a group without a note."""
+"""Standing of a group without a note."""
 STANDINGS = {
     WINNER: (vega.GREEN, "circle"),
     NOT_PROVEN: (vega.ORANGE, "square"),
@@ -75,13 +75,13 @@ def ranking_chart(data: ChartData) -> Chart | None:
 
 
 def _standing(row: Row) -> str:
-    """A key of STANDINGS: the note without the remark behind its comma."""
+    """A key of STANDINGS: the note without the remarks after it."""
     note = str(row.get("note") or "").split(",")[0]
     return NOTE_TEXTS.get(note, note) or BEHIND
 
 
 def figure_title(data: ChartData) -> str:
-    """The figure ranked by and which way is better."""
+    """The ranked figure, and whether more or less is better."""
     return f"{data.unit or 'figure'} ({'more' if data.higher_is_better else 'less'} is better)"
 
 
@@ -111,7 +111,7 @@ def _ranking_tooltip(unit: str) -> list[Spec]:
 
 
 def _channel(values: list[dict[str, Any]], kind: str) -> Spec:
-    """`color`, `fill` or `shape` by standing; channels with the same domain share one legend."""
+    """`color`, `fill` or `shape` by standing; channels with the same domain share a legend."""
     there = [name for name in STANDINGS if any(row["standing"] == name for row in values)]
     ranges = {
         "color": [STANDINGS[name][0] for name in there],
@@ -128,7 +128,7 @@ def _ranking_layers(data: ChartData, values: list[dict[str, Any]]) -> list[Spec]
     bold = [row["group"] for row in values if row["standing"] == WINNER][:1]
     y = vega.named_y("group")
     if bold:
-        # ASCII JSON is a safe literal of an expression, whatever the name holds.
+        # ASCII JSON is a safe literal in an expression, whatever the name contains.
         y["axis"]["labelFontWeight"] = {"condition": {"test": f"datum.value === {json.dumps(bold[0])}", "value": "bold"}, "value": "normal"}
     width = {"condition": {"test": is_winner, "value": 4}, "value": 2}
     return [
@@ -141,9 +141,9 @@ def _ranking_layers(data: ChartData, values: list[dict[str, Any]]) -> list[Spec]
 
 
 X, Y = "{x}", "{y}"
-"""Titles that the page puts the chosen axes' names in place of."""
+"""Titles that the page replaces by the names of the chosen axes."""
 ABOVE: Spec = {"titleAngle": 0, "titleAlign": "left", "titleAnchor": "end", "titleBaseline": "bottom", "titleX": 0, "titleY": -6}
-"""Puts the title of y above the axis: few rows are not as high as it is long."""
+"""The title of y above the axis: a chart of few rows is lower than the title is long."""
 
 
 def heat_chart(data: ChartData) -> Chart | None:
@@ -165,7 +165,7 @@ def heat_chart(data: ChartData) -> Chart | None:
 
 
 def axes_by_effect(data: ChartData) -> tuple[str, ...]:
-    """Axes with two levels or more, the one whose levels differ most in the figure first."""
+    """Axes with two levels or more, by how much the figure differs between their levels."""
     figures = _figures(data)
     names = [column.removeprefix(AXIS) for column in data.tables.get("groups", {}) if column.startswith(AXIS)]
     with_effect = [(_effect(figures, name), name) for name in names if len({row[AXIS + name] for row in figures}) > 1]
@@ -178,7 +178,7 @@ def _figures(data: ChartData) -> list[Row]:
 
 
 def _effect(figures: Sequence[Row], axis: str) -> float:
-    """The variance of the levels' means, on logs where the figure allows it."""
+    """Variance of the levels' means, on logs where all figures are positive."""
     positive = all(float(row["value"] or 0) > 0 for row in figures)
     levels: dict[Scalar, list[float]] = {}
     for row in figures:
@@ -220,7 +220,7 @@ def _heat_map(data: ChartData, num_rows: int) -> Spec:
             "tickCount": 4,
         },
     }
-    # A cell that cannot hold its number shows its colour alone.
+    # A cell that is too small for its number shows only its colour.
     size = {"expr": "bandwidth('x') < 24 ? 0 : bandwidth('x') < 44 ? 9 : 12"}
     on_cell = {"condition": {"test": "datum.shade > 0.65", "value": vega.ON_DARK}, "value": vega.ON_LIGHT}
     axis = {"labelLimit": vega.by_width(80, 140), "labelPadding": 6, "grid": False, "ticks": False, "domain": False}
@@ -262,7 +262,7 @@ def _dots(data: ChartData, axis: str) -> Spec:
                 "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
             },
             {
-                # The nearest dot answers over its interval and over the line too, which has but one tooltip of its own.
+                # The nearest dot also responds over its interval and the line, which has only one tooltip of its own.
                 "params": [vega.nearest(["x"])],
                 "mark": {"type": "point", "filled": True, "size": 90, "color": vega.BLUE, "opacity": 1},
                 "encoding": {"y": y, "tooltip": vega.nearest_tooltip(shown)},
@@ -282,8 +282,8 @@ def stacked_bars(
     group_transforms: Sequence[Spec] = (),
     shown: Sequence[Spec] = (),
 ) -> Spec:
-    """`part` is the column that names a part, `field` its amount in `unit`. `windows` are those of each group's runs in words,
-    `group_transforms` what `shown` shows of a group beside its parts; the sum of them is `whole`."""
+    """A bar per group; `part` is the column that names a part, `field` its amount in `unit`, and `whole` the sum of the parts. `windows`
+    has the windows of each group's runs as text; `group_transforms` compute what `shown` adds to the tooltip."""
     group_places = [{"group": group, "place": place, "window": windows.get(group, vega.UNKNOWN)} for place, group in enumerate(groups)]
     shades = {"domain": list(colours), "range": list(colours.values())}
     return vega.document(
@@ -328,7 +328,7 @@ def _mean(part: str, field: str) -> list[Spec]:
 
 
 PHASE_TOOLTIP = (vega.number_field("whole", "those steps, ms"), vega.text_field("median_text", "the median step, ms"))
-"""Shown for the group in the tooltip of each phase."""
+"""Figures of the group in the tooltip of each phase."""
 
 
 def phases_chart(data: ChartData) -> Chart | None:
@@ -358,7 +358,7 @@ def phases_chart(data: ChartData) -> Chart | None:
 
 
 def _windows(data: ChartData) -> dict[str, str]:
-    """Group → the windows of its runs; most often they are one and the same."""
+    """Group → the windows of its runs, mostly one and the same."""
     spans: dict[str, dict[str, None]] = {}
     for row in vega.table_rows(data.tables["phases"]):
         spans.setdefault(str(row["group"]), {})[f"{row['first_step']}–{row['last_step']}"] = None
@@ -366,17 +366,17 @@ def _windows(data: ChartData) -> dict[str, str]:
 
 
 def _median_steps(data: ChartData) -> dict[str, float]:
-    """Group → its median step in ms: the mean of its runs' medians by wall clock."""
+    """Group → its median step in ms: the geometric mean of its runs' medians by wall clock, as in all reports."""
     with_phases = {str(row["run"]) for row in vega.table_rows(data.tables["phases"])}
     found: dict[str, list[float]] = {}
     for row in vega.table_rows(data.tables.get("runs")):
-        if row["run"] in with_phases and (ms := finite_number(row.get("p50_ms"))) is not None:
+        if row["run"] in with_phases and (ms := finite_number(row.get("p50_ms"))):
             found.setdefault(str(row["group"]), []).append(ms)
-    return {group: fmean(values) for group, values in found.items()}
+    return {group: geometric_mean(values) for group, values in found.items()}
 
 
 def _phases_sentence(group: str, data: ChartData, median_steps: dict[str, float]) -> str:
-    """A sentence on one group: a chart has no room for that of each, its tooltips have."""
+    """A sentence about one group; those of the others are in the tooltips."""
     rows = [row for row in vega.table_rows(data.tables["phases"]) if row["group"] == group]
     steps = sum({str(row["run"]): int(finite_number(row.get("n")) or 0) for row in rows}.values())
     phases_ms: dict[str, list[float]] = {}
@@ -393,7 +393,7 @@ def _median_step_text(median_steps: dict[str, float]) -> list[Spec]:
 
 
 def _colours(data: ChartData) -> dict[str, str]:
-    """Phase → colour, in the order of a step; unknown phases come before `other`."""
+    """Phase → colour, in the order of a step; unknown phases before `other`."""
     there = [str(phase) for phase in dict.fromkeys(data.tables["phases"]["phase"])]
     unknown = {phase: vega.series_colour(index) for index, phase in enumerate(there) if phase not in vega.PHASE_COLOURS}
     known = {phase: shade for phase, shade in vega.PHASE_COLOURS.items() if phase in there and phase != "other"}
@@ -411,7 +411,7 @@ STARTUP_COLOURS = {
     "first_step": vega.RED,
     "other": vega.GREY,
 }
-"""One that is not named here gets a colour by its place."""
+"""Other parts get a colour by their position."""
 
 
 def startup_chart(data: ChartData) -> Chart | None:

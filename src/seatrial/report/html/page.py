@@ -1,7 +1,7 @@
-"""summary.html: one file that needs no other and no network.
+"""summary.html: one self-contained file that needs no network.
 
-In: the page's data. Out: HTML. The templates escape every text; page.js draws the charts in the browser from tables and specs that lie in
-the page as JSON. A Content-Security-Policy allows the page's own scripts by their hashes and nothing else.
+In: the page's data. Out: HTML. The templates escape every text; page.js draws the charts in the browser from tables and specs in the page's
+JSON. A Content-Security-Policy allows the page's own scripts by their hashes and nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "template"
 PAGE_SCRIPTS = ("decode.js", "draw.js", "pick.js", "rows.js", "page.js")
-"""One module in the page, in this order; the last one starts it."""
+"""Joined in this order into one module; the last one starts it."""
 CHARTS = (
     ranking_chart, heat_chart, steps_chart, loss_chart, step_times_chart, phases_chart, startup_chart, timeline_chart, ranks_chart,
     eta_chart, )  # fmt: skip
@@ -42,7 +42,7 @@ _CODE = re.compile("`([^`]+)`")
 
 def all_charts(data: ChartData) -> list[Chart]:
     """The charts that have rows, in the order of the page's sections."""
-    return [chart for make in CHARTS if (chart := make(data)) is not None]
+    return [chart for build in CHARTS if (chart := build(data)) is not None]
 
 
 def summary_page(data: PageData) -> str:
@@ -51,7 +51,7 @@ def summary_page(data: PageData) -> str:
 
 
 def assemble(parts: dict[str, Any], *, live: str | None = None, head: str = "") -> str:
-    """The page of the parts that `page_parts` gives. `live` is a script that keeps it current: it runs after the page's own and may send
+    """The page from the parts of `page_parts`. `live` is a script that keeps it current: it runs after the page's own scripts and may send
     requests to the page's server. `head` is markup for the <head>."""
     from markupsafe import Markup
 
@@ -71,8 +71,8 @@ def assemble(parts: dict[str, Any], *, live: str | None = None, head: str = "") 
 
 
 def page_parts(data: PageData) -> dict[str, Any]:
-    """What of the page depends on the campaign, as plain values: `title`, `main` (the markup inside <main>), `payload` (what charts are
-    drawn from), `sections`. A page that is open takes it by `window.seatrial.replace`."""
+    """The parts of the page that depend on the campaign, as plain values: `title`, `main` (the markup inside <main>), `payload` (the
+    charts' data), `sections`. An open page is updated with them by `window.seatrial.replace`."""
     charts = all_charts(data.drawn)
     values = content(data, charts, has_bundle=vega_bundle() is not None)
     main = environment().get_template("main.html.j2").render(values)
@@ -80,8 +80,8 @@ def page_parts(data: PageData) -> dict[str, Any]:
 
 
 def payload(data: ChartData, charts: Sequence[Chart]) -> dict[str, Any]:
-    """What page.js draws from: encoded tables, charts with their specs, what is picked at first, how much may be, and how the columns of
-    axes begin."""
+    """What page.js draws from: encoded tables, charts with their specs, the initial picks, how many runs may be picked, and the prefix of
+    axes' columns."""
     return {
         "tables": encode_tables(data.tables),
         "charts": _plain_texts([asdict(chart) for chart in charts]),
@@ -92,7 +92,7 @@ def payload(data: ChartData, charts: Sequence[Chart]) -> dict[str, Any]:
 
 
 def _plain_texts(value: Any) -> Any:
-    """Names as the encoded tables have them, so that they are found there."""
+    """The value with texts as in the encoded tables, so that names are found there."""
     if isinstance(value, dict):
         return {key: _plain_texts(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -101,7 +101,7 @@ def _plain_texts(value: Any) -> Any:
 
 
 def _content_security_policy(scripts: Sequence[str], *, is_live: bool) -> str:
-    """What the page may do: its own scripts, its own styles, pictures inside it."""
+    """What the page may load: its own scripts, styles and pictures."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
     parts = [
         "default-src 'none'",
@@ -116,7 +116,7 @@ def _content_security_policy(scripts: Sequence[str], *, is_live: bool) -> str:
 
 
 def caption_markup(caption: str) -> Markup:
-    """A chart's caption; what can be done with a pointer is for the screen alone."""
+    """A chart's caption; how to zoom is only for the screen, not for print."""
     from markupsafe import Markup, escape
 
     before, how, rest = plain_line(caption).partition(HOW_TO_ZOOM)
@@ -132,7 +132,7 @@ def environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
-        # Every text that a template puts in, except what is markup already.
+        # Applied to every inserted text, except markup.
         finalize=lambda value: plain_line(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -150,7 +150,7 @@ def _template_text(name: str) -> str:
 
 
 def code_markup(text: str) -> Markup:
-    """A text of our own, escaped; what is between backticks becomes code."""
+    """A text of ours, escaped; text between backticks becomes code."""
     from markupsafe import Markup, escape
 
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(plain_line(text)))))
@@ -160,7 +160,7 @@ _SEPARATOR = re.compile(r"(?<=[_\-/=,.:])(?=[^_\-/=,.:])")
 
 
 def breakable_markup(name: object) -> Markup:
-    """A name, escaped, that a narrow column breaks at its separators and not within a part."""
+    """A name, escaped, that a narrow column only breaks at its separators."""
     from markupsafe import Markup, escape
 
     return Markup("<wbr>").join(escape(part) for part in _SEPARATOR.split(plain_line(str(name))))
@@ -168,10 +168,10 @@ def breakable_markup(name: object) -> Markup:
 
 SNIPPET = "window.vegaEmbed=vegaEmbed;"
 SMALLEST_WHOLE = 100_000
-"""Characters; a truncated file is built again."""
+"""Characters; a shorter, truncated file is built again."""
 PRIVATE_FOLDER, PRIVATE = 0o700, 0o600
 _not_cached: dict[Path, str] = {}
-# Inside strings of the bundle, where a backslash changes nothing; tools that edit the page as text must not find these.
+# They occur inside strings of the bundle, where a backslash changes nothing; tools that edit the page as text must not find them.
 _ENDS = re.compile(r"</(script|body|head|html)", re.IGNORECASE)
 
 
@@ -179,7 +179,7 @@ def vega_bundle() -> str | None:
     """Vega, Vega-Lite and Vega-Embed as one ES module that sets `window.vegaEmbed`; None without vl_convert.
 
     Building it takes two seconds, so it is cached under vl_convert's version; where the cache cannot be written, every process builds its
-    own. It runs in every page that is sent on, so a cached file that somebody else wrote, or could have written, is not used.
+    own. It runs in every page, also at other readers', so a cached file that another user wrote, or could have written, is not used.
     """
     version = _version()
     if version is None:
@@ -201,7 +201,7 @@ def _cache_folder() -> Path:
     given = os.environ.get("XDG_CACHE_HOME", "")
     if given.startswith("/"):
         return Path(given) / "seatrial"
-    # Without a home there is no cache, rather than a folder named `~`.
+    # Without a home folder there is no cache; a folder named `~` would be wrong.
     home = os.path.expanduser("~")  # noqa: PTH111 (Path.home() raises where there is none)
     return Path(home if home.startswith("/") else "/nonexistent") / ".cache" / "seatrial"
 
@@ -218,7 +218,7 @@ def _read(cached: Path) -> str | None:
 
 
 def _is_ours(handle: int) -> bool:
-    """Checked on the open file: its name may belong to another by now."""
+    """Whether only this user can have written the open file; its path may lead to another by now."""
     found = os.fstat(handle)
     return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
@@ -235,17 +235,17 @@ def _build(cached: Path) -> str | None:
         cached.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         files.write_text(cached, text, PRIVATE)
     except OSError:
-        # A live page is built again and again.
+        # A live page is built repeatedly.
         _not_cached[cached] = text
     return text
 
 
 def _script_safe(text: str) -> str:
-    """Without what ends a script element or the document, and with the line breaks that a browser keeps: the hash is of what it reads."""
+    """The text without what ends a script element or the document, with line breaks as the browser reads them, as the policy hashes it."""
     safe = _ENDS.sub(r"<\\/\1", text).replace("<!--", "<\\!--")
     return safe.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _is_whole(text: str) -> bool:
-    """Whether it ends with what sets the name."""
+    """Whether the file is complete: it ends with the snippet that sets the name."""
     return len(text) >= SMALLEST_WHOLE and "window.vegaEmbed=" in text[-200:] and not _ENDS.search(text)

@@ -2,8 +2,8 @@
 
 PDF: any browser of the Chromium family opens the page, draws all charts and prints: the one named by SEATRIAL_BROWSER, else the first of a
 few names on PATH. It is driven by the DevTools protocol over two pipes, since its own `--print-to-pdf` prints as soon as the page is
-loaded, with or without a virtual time budget, and the charts are then missing; a client library (playwright, pyppeteer) would bring its own
-browser, or a WebSocket port that others on this machine could use.
+loaded, with or without a virtual time budget, and the charts are then missing; playwright, which the tests use with the same browsers, is
+about 130 MB with a Node.js driver of its own: too much for one call that prints a page.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 from seatrial.core import files
 from seatrial.core.errors import LaunchError, UsageError
+from seatrial.core.text import shortened
 from seatrial.report.html.data import ChartData, drawn_spec
 from seatrial.report.html.page import all_charts
 
@@ -34,14 +35,14 @@ BROWSERS = (
     "brave-browser", "chrome-headless-shell", "headless_shell",
 )  # fmt: skip
 PRINT_TIMEOUT_S = 180.0
-"""A page of a thousand runs is drawn in seconds; a machine that is busy with training takes longer."""
-# The page is laid out this wide and then shrunk to the paper: at the paper's own width tables would be those of a phone.
+"""A page of a thousand runs is drawn in seconds, on a machine busy with training more slowly."""
+# The page is laid out this wide and then scaled to the paper: at the paper's own width it would get the layout of a phone.
 LAYOUT_WIDTH_PX, LAYOUT_HEIGHT_PX = 860, 1200
 A4_INCHES = {"paperWidth": 8.27, "paperHeight": 11.69}
-# As in the page's own rules for print.
+# The same as in the page's print styles.
 MARGIN_INCHES = 0.55
 PX_PER_INCH = 96
-# A load event does not name its page: the page itself knows. Without the extra `charts` the page has no `window.seatrial`.
+# The page itself reports when it is loaded: a load event does not name its page. Without the extra `charts` there is no `window.seatrial`.
 DRAW_ALL = """(async () => {
   if (document.readyState !== "complete") await new Promise(done => window.addEventListener("load", done, {once: true}));
   if (window.seatrial) await window.seatrial.drawAll();
@@ -49,7 +50,7 @@ DRAW_ALL = """(async () => {
   return [...document.querySelectorAll("figure.chart")].filter(one => !["drawn", "empty"].includes(one.dataset.state))
     .map(one => one.dataset.chart || one.id);
 })()"""
-# What a fresh profile would ask or fetch, and what small containers do not have.
+# Turns off what a new profile would ask or fetch, and what small containers lack.
 FLAGS = (
     "--headless", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check", "--disable-extensions", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-breakpad", "--mute-audio",
@@ -57,7 +58,7 @@ FLAGS = (
 )  # fmt: skip
 CHUNK_BYTES = 1 << 20
 ABOVE_BOTH = 10
-LONGEST_COMPLAINT = 300
+LONGEST_ERROR = 300
 
 
 class BrowserError(LaunchError):
@@ -73,16 +74,16 @@ def find_browser(variables: Mapping[str, str] | None = None) -> str | None:
 
 
 def required_browser(variables: Mapping[str, str] | None = None) -> str:
-    """`find_browser`, or a UsageError that says what to install."""
+    """`find_browser`; a UsageError names what to install."""
     found = find_browser(variables)
     if found is not None:
         return found
     named = (os.environ if variables is None else variables).get(BROWSER_VARIABLE, "")
     if named:
-        raise UsageError(f"{BROWSER_VARIABLE} names '{named}', which is no program here; name a Chromium, Chrome or Edge, or unset it")
+        raise UsageError(f"{BROWSER_VARIABLE} names '{named}', which is not a program here; name a Chromium, Chrome or Edge, or unset it")
     raise UsageError(
         "--pdf needs a headless browser, and there is no Chromium, Chrome or Edge on PATH: install one (for example `apt install "
-        f"chromium`), or name one by {BROWSER_VARIABLE}=PROGRAM; or open the page anywhere and print it from there"
+        f"chromium`), or set {BROWSER_VARIABLE}=PROGRAM; or open the page anywhere and print it from there"
     )
 
 
@@ -97,14 +98,14 @@ def write_pdf(page: Path, pdf: Path, browser: str, *, timeout_s: float = PRINT_T
 
 
 def _open_page(tools: DevTools, page: Path) -> str:
-    """The session of a tab that has loaded the page."""
+    """Load the page in a new tab; returns its session."""
     target = tools.call("Target.createTarget", url="about:blank").get("targetId", "")
     session = str(tools.call("Target.attachToTarget", targetId=target, flatten=True).get("sessionId", ""))
     size = {"width": LAYOUT_WIDTH_PX, "height": LAYOUT_HEIGHT_PX, "deviceScaleFactor": 1, "mobile": False}
     tools.call("Emulation.setDeviceMetricsOverride", session, **size)
     tools.call("Emulation.setEmulatedMedia", session, features=[{"name": "prefers-color-scheme", "value": "light"}])
     tools.call("Page.enable", session)
-    # The empty page that the tab began with has fired its load event too.
+    # The empty page of the new tab has fired its load event, too.
     tools.events.clear()
     refused = tools.call("Page.navigate", session, url=page.resolve().as_uri()).get("errorText")
     if refused:
@@ -140,7 +141,7 @@ def _write_pdf(pdf: Path, data: object, browser: str) -> None:
 
 
 def browser_command(program: str, profile: Path, *, as_root: bool) -> list[str]:
-    """The browser's argv. Its sandbox does not work for root, and only then goes without."""
+    """The browser's argv; only for root without its sandbox, which does not work there."""
     return [program, *FLAGS, f"--user-data-dir={profile}", *(["--no-sandbox"] if as_root else []), "about:blank"]
 
 
@@ -162,14 +163,14 @@ def headless_browser(program: str, timeout_s: float) -> Iterator[DevTools]:
     finally:
         for descriptor in ours:
             os.close(descriptor)
-        # Its last processes may still be writing into the profile.
+        # Its last processes may still write into the profile.
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _spawn(argv: Sequence[str], stderr: Path) -> tuple[int, int, int]:
-    """The pid, and the descriptors to read its answers from and to write calls to. The browser has them as 4 and 3."""
+    """The pid, and the descriptors to read answers from and to write calls to, which are 4 and 3 in the browser."""
     (call_end, calls), (answers, answer_end) = os.pipe(), os.pipe()
-    # Above both, so that neither is overwritten before it has been copied.
+    # Above both, so that none is overwritten before it is copied.
     theirs = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, ABOVE_BOTH) for descriptor in (call_end, answer_end)]
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -179,7 +180,7 @@ def _spawn(argv: Sequence[str], stderr: Path) -> tuple[int, int, int]:
         (os.POSIX_SPAWN_DUP2, theirs[1], 4),
     ]
     try:
-        # A group of its own: a signal for us is not for the browser, and its many processes can be ended together.
+        # Its own process group: our signals do not reach the browser, and all its processes can be killed together.
         return os.posix_spawn(argv[0], list(argv), os.environ, file_actions=actions, setpgroup=0), answers, calls
     except OSError as error:
         os.close(answers)
@@ -191,7 +192,7 @@ def _spawn(argv: Sequence[str], stderr: Path) -> tuple[int, int, int]:
 
 
 class DevTools:
-    """A client of the DevTools protocol: each message is JSON and a zero byte."""
+    """A client of the DevTools protocol; each message is JSON and a zero byte."""
 
     def __init__(self, program: str, read_fd: int, write_fd: int, stderr: Path, deadline_m: float) -> None:
         self._program, self._stderr, self.deadline_m = program, stderr, deadline_m
@@ -205,14 +206,14 @@ class DevTools:
         self._number += 1
         message = {"id": self._number, "method": method, "params": params, **({"sessionId": session} if session else {})}
         try:
-            # A few short messages, which fit into the pipe's buffer.
+            # The few short messages fit into the pipe's buffer.
             os.write(self._write_fd, json.dumps(message).encode() + b"\0")
         except BrokenPipeError as error:
             raise self._ended() from error
         while (answer := self._read(method)).get("id") != self._number:
             self.events.append(answer)
         if "error" in answer:
-            raise BrowserError(f"{self._program} refused {method}: {_shortened(str(answer['error']))}")
+            raise BrowserError(f"{self._program} refused {method}: {shortened(str(answer['error']), LONGEST_ERROR)}")
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
 
@@ -225,7 +226,7 @@ class DevTools:
         while b"\0" not in self._buffer:
             left_s = self.deadline_m - time.monotonic()
             if left_s <= 0 or not select.select([self._read_fd], [], [], left_s)[0]:
-                raise BrowserError(f"{self._program} gave no answer to {what} in time and was ended{self._complaint()}")
+                raise BrowserError(f"{self._program} did not answer {what} in time and was killed{self._browser_error()}")
             chunk = os.read(self._read_fd, CHUNK_BYTES)
             if not chunk:
                 raise self._ended()
@@ -238,19 +239,15 @@ class DevTools:
         return message if isinstance(message, dict) else {}
 
     def _ended(self) -> BrowserError:
-        return BrowserError(f"{self._program} ended before its work was done{self._complaint()}")
+        return BrowserError(f"{self._program} ended too early{self._browser_error()}")
 
-    def _complaint(self) -> str:
-        """The last line on its stderr that is not about a missing desktop."""
+    def _browser_error(self) -> str:
+        """The last line of its stderr that is not about a missing desktop."""
         with contextlib.suppress(OSError):
             lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()
-            telling = [line for line in lines if line.strip() and "dbus" not in line]
-            return f"; it said: {_shortened(telling[-1])}" if telling else ""
+            errors = [line for line in lines if line.strip() and "dbus" not in line]
+            return f"; its last error: {shortened(errors[-1], LONGEST_ERROR)}" if errors else ""
         return ""
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_COMPLAINT else f"{text[:LONGEST_COMPLAINT]}…"
 
 
 PNG_CHARTS = ("ranking", "heat", "steps", "step_times", "phases", "timeline")
@@ -261,7 +258,7 @@ VEGALITE = "6.4"
 
 
 def write_pngs(data: ChartData, folder: Path) -> list[Path]:
-    """`ID.png` of each main chart that has rows, dark on white, as the page shows it at first; returns what was written."""
+    """Write `ID.png` of each main chart with rows, dark on white, as the page shows it initially; returns the files."""
     import vl_convert
 
     written = []
@@ -276,7 +273,7 @@ def write_pngs(data: ChartData, folder: Path) -> list[Path]:
 
 
 def standalone_spec(spec: dict[str, Any], title: str) -> dict[str, Any]:
-    """The document with the width, title and colours that the page would have given it."""
+    """The document with the width, title and colours that the page sets."""
     sized = {**spec, "width": PNG_WIDTH} if spec.get("width") == "container" else spec
     heading = {"text": title, "fontSize": 15, "fontWeight": "bold", "offset": 12}
     inked: dict[str, Any] = _with_ink({**sized, "background": PAPER, "title": heading, "padding": 12})
@@ -285,7 +282,7 @@ def standalone_spec(spec: dict[str, Any], title: str) -> dict[str, Any]:
 
 def _with_ink(part: Any) -> Any:
     if isinstance(part, dict):
-        # The rows are the user's: a name may be `currentColor`.
+        # Rows are user data: a name may be `currentColor`.
         return {name: value if name in ("datasets", "values") else _with_ink(value) for name, value in part.items()}
     if isinstance(part, list):
         return [_with_ink(value) for value in part]

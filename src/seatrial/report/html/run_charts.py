@@ -38,7 +38,7 @@ def step_time_y(data: ChartData) -> Spec:
     """The scale of step times, the same for all runs."""
     import numpy as np
 
-    # A big campaign has some hundred thousand of them: looked at together.
+    # A large campaign has several hundred thousand times: processed as one array.
     times_ms = np.array([math.nan if ms is None else ms for ms in data.tables["steps"]["iter_ms"]], dtype=np.float64)
     times_ms = times_ms[np.isfinite(times_ms)]
     logarithmic = bool(times_ms.min() > 0 and times_ms.max() > LOG_FROM * np.median(times_ms))
@@ -110,7 +110,7 @@ def step_times_chart(data: ChartData) -> Chart | None:
         tables=("step_times",),
         spec=vega.document(
             height=vega.row_height(len(runs)),
-            transform=[*vega.lookup_place("run", runs), *_by_quantile()],
+            transform=[*vega.lookup_position("run", runs), *_by_quantile()],
             encoding={
                 "y": vega.named_y("run"),
                 "tooltip": vega.tooltip(
@@ -123,7 +123,7 @@ def step_times_chart(data: ChartData) -> Chart | None:
 
 
 def _by_quantile() -> list[Spec]:
-    """One row per run; a field name must not contain a dot, so 0.05 is called q5."""
+    """One row per run; field names must not contain a dot, so 0.05 is q5."""
     return [
         {"calculate": "'q' + round(datum.quantile * 100)", "as": "name"},
         vega.SPELT_WINDOW,
@@ -151,7 +151,7 @@ _OF_LOWEST: tuple[Spec, ...] = (
     {"calculate": f"isValid(datum.own) ? 'own work' : '{WHOLE}'", "as": "part"},
     {"calculate": "isValid(datum.own) ? datum.own : datum.whole", "as": "ms"},
 )
-"""Transforms: the mark is on the lowest part of its bar, and has that part's tooltip."""
+"""Transforms: the mark is on the first part of its bar, with that part's tooltip."""
 
 
 def ranks_chart(data: ChartData) -> Chart | None:
@@ -243,7 +243,7 @@ def _bars(largest: int) -> tuple[Spec, Spec]:
     text = {"type": "text", "align": "left", "dx": 6, "color": "white", "fontWeight": "bold", "fontSize": 12 if largest <= 16 else 10}
     return (
         {"y": y, "x": vega.quantity("ms", "ms a step (median)")},
-        # Written on its own bar, which is long by definition: beside it there may be no room.
+        # On its own bar, which is long by definition: beside it there may be no room.
         {
             "mark": text,
             "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "marked", "type": "nominal"}, "tooltip": _ranks_tooltip()},
@@ -276,8 +276,8 @@ def eta_chart(data: ChartData) -> Chart | None:
         id="eta",
         section="eta",
         title="Predicted end",
-        caption="When the run was predicted to end, with the band of the prediction, against the time it was made; the dashed rule is when "
-        f"it ended. The first {MAX_RUNS} of the picked runs.",
+        caption="When the run was predicted to end, with the band of the prediction, against the time of the prediction; dashed is the "
+        f"true end. The first {MAX_RUNS} of the picked runs.",
         tables=("eta",),
         spec=_eta_spec(data),
         picks="runs",
@@ -307,7 +307,7 @@ def _eta_spec(data: ChartData) -> Spec:
                 "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
                 "encoding": {"x": x, "y": y, "shape": shape, "tooltip": vega.nearest_tooltip(_eta_tooltip())},
             },
-            # Above the points, whose nearest one answers everywhere else.
+            # Above the points, the nearest of which responds everywhere else.
             {
                 "transform": last,
                 "mark": {"type": "rule", "strokeDash": vega.DASHES[1], "strokeWidth": 1.5},
@@ -333,9 +333,9 @@ def _ends() -> list[Spec]:
 
 
 def _steps_seen(data: ChartData) -> list[Spec]:
-    """Window and n of a prediction: the steps from the run's first to that at whose end it was made."""
+    """Window and n of a prediction: the steps from the run's first to the one at whose end it was computed."""
     steps, first = data.tables.get("steps", {}), dict[Scalar, int]()
-    # By columns: the table has a row for every step of every run.
+    # Column by column: the table has a row for every step of every run.
     for run, step in zip(steps.get("run", ()), steps.get("step", ()), strict=True):
         if isinstance(step, int) and step < first.get(run, step + 1):
             first[run] = step
@@ -349,7 +349,7 @@ def _steps_seen(data: ChartData) -> list[Spec]:
 
 
 def _end(name: str) -> Spec:
-    """A bound of the band; the prediction itself where there is none."""
+    """A bound of the band; without one, the prediction itself."""
     return {"calculate": f"datum.elapsed_s + (isValid(datum.{name}_s) ? datum.{name}_s : datum.eta_s)", "as": f"{name}_end_s"}
 
 

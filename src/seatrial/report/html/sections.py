@@ -1,6 +1,6 @@
 """The sections of the page as plain values for the templates, which escape every text.
 
-In: the page's data and its charts. Out: one dict with what the templates name; for a section of charts that is empty, the reason.
+In: the page's data and its charts. Out: one dict with every value of the templates; for a section without charts, the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import PurePath
 from typing import Any
 
 from seatrial.core.paths import CampaignPaths
-from seatrial.core.text import MAX_NAMED, count, join_names
+from seatrial.core.text import MAX_NAMED, count, join_names, shortened
+from seatrial.records import ranking
 from seatrial.records.columns import CHART_TABLES
 from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -43,31 +44,31 @@ VERDICTS = {
     Verdict.INCONCLUSIVE: ("?", "The data are inconclusive."),
 }
 NO_RUN_YET = "No run has ended yet."
-LONGEST_SENTENCE = 420
+LONGEST_TEXT = 420
 LONGEST_KEY_TEXT = 260
 MAX_GROUPS_NAMED = 6
 MAX_HOST_ROWS = 256
 MAX_NUMBERS = 30
-"""Rows of evidence shown for a finding, which may have one for each of a thousand runs; `seatrial why` shows them all."""
+"""Rows of evidence of a finding, which may have one for each of a thousand runs; `seatrial why` shows all."""
 STATEMENT_TITLES = {Verdict.FAIL: "Problems", Verdict.INCONCLUSIVE: "Unknown", Verdict.PASS: "OK"}
 STATEMENT_LOOKS = {Verdict.FAIL: ("look", "!"), Verdict.INCONCLUSIVE: ("inconclusive", "?"), Verdict.PASS: ("pass", "✓")}
-"""Class and mark: what changes no verdict is not shown in the red of a FAIL."""
+"""Class and mark: only a FAIL, which changes the verdict, is red."""
 EVIDENCE_COLUMNS = ("of", "what", "value", "window", "n", "file")
 NOTE_CLASSES = {
-    campaign.WINNER: "good",
-    **dict.fromkeys((campaign.RECOMMENDED, campaign.TIED, campaign.NO_INTERVAL, campaign.CONFOUNDED, campaign.DUPLICATE), "open"),
-    campaign.CANNOT_WIN: "bad",
-    **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN, campaign.NOT_ENDED), "quiet"),
+    ranking.WINNER: "good",
+    **dict.fromkeys((ranking.RECOMMENDED, ranking.TIED, ranking.NO_INTERVAL, ranking.CONFOUNDED, ranking.DUPLICATE), "open"),
+    ranking.CANNOT_WIN: "bad",
+    **dict.fromkeys((ranking.OFF_LANE, ranking.NOT_RUN, ranking.NOT_ENDED), "quiet"),
 }
 RANKING_COLUMNS = ("#", "group", "note", "95 % interval", "to best", "p90/p50", "start-up", "runs", "window", "n")
-# Criteria may be about the seeds' phases, so the ratio says that it is wall clock.
+# Criteria may use the seeds' phases, so the title of this ratio names the wall clock.
 COLUMN_TITLES = {"p90/p50": "wall p90/p50"}
 
 Row = dict[str, Any]
 
 
 def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row:
-    """Everything that the template names."""
+    """Every value of the template."""
     results, health, found = data.results, problems.health_of(data.results), problems.failures(data.results)
     return {
         "title": title(results),
@@ -83,8 +84,7 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
         "decides": _statements_note(results),
         "ranking": ranking_tables(results),
         "reasons": [
-            f"{join_names(groups, MAX_GROUPS_NAMED)}: {reason}"
-            for groups, reason in campaign.grouped_reasons(campaign.ranking_rows(results))
+            f"{join_names(groups, MAX_GROUPS_NAMED)}: {reason}" for groups, reason in campaign.grouped_reasons(results.ranking_rows)
         ],
         "reading": campaign.figures_explained(higher_is_better=results.ranking.higher_is_better),
         "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
@@ -109,44 +109,44 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
 
 
 def title(results: CampaignResults) -> str:
-    """The plans, or the folder they were run in."""
+    """The plans, or the folder they ran in."""
     return ", ".join(plan.name for plan in results.plans) or _folder(results) or "campaign"
 
 
 def _folder(results: CampaignResults) -> str:
-    """The name of the campaign's folder, without its path: the page may be sent to others."""
+    """The name of the campaign's folder, without its path, as the page may be sent to others."""
     return PurePath(results.output).name
 
 
 def _verdict(data: PageData) -> Row:
     results, running = data.results, data.running
     waiting = len(results.pending)
-    # Advice on missing runs only where the campaign is not running.
+    # Only a campaign that is not running needs advice on missing runs.
     pending = campaign.pending_sentence(results) if running is None else f"{count(waiting, 'run')} still to be run." if waiting else ""
     left_out = campaign.left_out_sentence(results)
     return {
         "running": "" if running is None else f"RUNNING, {running[0]} of {running[1]}",
-        **_winners(NO_RUN_YET if running is not None and not running[0] else campaign.winners_sentence(results)),
+        **_winners([NO_RUN_YET] if running is not None and not running[0] else campaign.winners_sentences(results)),
         "partial": [f"Partial: {pending}"] if pending else [],
         "notes": [left_out] if left_out else [],
     }
 
 
-def _winners(sentence: str) -> dict[str, str]:
-    """A sentence that names a hundred groups is cut after the winner; the rest can be opened."""
-    won, stop, rest = sentence.partition(". ")
-    return {"winners": won + stop.strip(), "others": rest} if len(sentence) > LONGEST_SENTENCE else {"winners": sentence, "others": ""}
+def _winners(sentences: Sequence[str]) -> dict[str, str]:
+    """The sentences; of a long text, as of a hundred groups, only the first is shown at once."""
+    text, (first, *others) = " ".join(sentences), sentences
+    return {"winners": first, "others": " ".join(others)} if len(text) > LONGEST_TEXT else {"winners": text, "others": ""}
 
 
 def _first_rows(results: CampaignResults) -> Row:
-    """The ranking of the first view: the best groups, as narrow as a phone."""
+    """The ranking of the first view: the best groups, for the width of a phone."""
     rows = [
         {
             "rank": row.rank,
             "group": row.group,
             "note": campaign.note_with_debug(row),
             "class": NOTE_CLASSES.get(row.note, ""),
-            "won": row.note == campaign.WINNER,
+            "won": row.note == ranking.WINNER,
             "figure": figure(row.value),
             "margin": margin(row.estimate),
             "ratio": campaign.to_best(row),
@@ -159,23 +159,20 @@ def _first_rows(results: CampaignResults) -> Row:
 
 def _key_findings(results: CampaignResults) -> list[Row]:
     found = first_screen.key_findings(results)[: first_screen.MAX_FINDINGS]
-    return [{"class": one.status.value, "text": _cut(one.text), "action": _cut(one.action)} for one in found]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_KEY_TEXT else f"{text[:LONGEST_KEY_TEXT].rstrip()}…"
+    cut = [(shortened(one.text, LONGEST_KEY_TEXT), shortened(one.action, LONGEST_KEY_TEXT)) for one in found]
+    return [{"class": one.status.value, "text": text, "action": action} for one, (text, action) in zip(found, cut, strict=True)]
 
 
 def _more(results: CampaignResults) -> list[tuple[str, str]]:
-    """What the first view leaves out, and the section that has it."""
+    """What the first view leaves out, with the section that has it."""
     causes = list(dict.fromkeys(failure.cause for failure in problems.failures(results)))
     failed = [("failures", f"what failed: {join_names(causes)}")] if causes else []
     return [*failed, *first_screen.left_over(results, len(first_screen.first_rows(results)), first_screen.MAX_FINDINGS)]
 
 
 def ranking_tables(results: CampaignResults) -> list[Row]:
-    """A table for each lane that has groups; a row is its cells, the class of its note and whether it won."""
-    rows = campaign.ranking_rows(results)
+    """A table for each lane with groups; a row has its cells, the class of its note and whether it won."""
+    rows = results.ranking_rows
     main, off_lane = [row for row in rows if row.summary.lane], [row for row in rows if not row.summary.lane]
     lanes = (("Main lane" if off_lane else "", main), (campaign.OFF_LANE_TITLE, off_lane))
     return [_ranking_table(results, heading, in_lane) for heading, in_lane in lanes if in_lane]
@@ -183,7 +180,7 @@ def ranking_tables(results: CampaignResults) -> list[Row]:
 
 def _ranking_table(results: CampaignResults, heading: str, rows: Sequence[RankedGroup]) -> Row:
     axes, runs = campaign.axis_names(rows), campaign.runs_by_group(results)
-    # What one looks for comes first, so that a phone shows it without scrolling.
+    # The main columns come first, so that a phone shows them without scrolling.
     columns = ["#", "group", "note", unit_of(results) or "figure", "95 % interval", "to best"]
     columns += [*(f"{name} (axis)" if name in RANKING_COLUMNS else name for name in axes), "p90/p50", "start-up", "runs", "window", "n"]
     after_axes = 6 + len(axes)
@@ -195,7 +192,7 @@ def _ranking_table(results: CampaignResults, heading: str, rows: Sequence[Ranked
             {
                 "cells": _ranking_cells(row, axes, runs.get(row.summary.group_key, ())),
                 "class": NOTE_CLASSES.get(row.note, ""),
-                "won": row.note == campaign.WINNER,
+                "won": row.note == ranking.WINNER,
             }
             for row in rows
         ],
@@ -213,25 +210,25 @@ def _ranking_cells(row: RankedGroup, axes: Sequence[str], runs: Sequence[Measure
 
 
 def criteria(results: CampaignResults) -> list[Row]:
-    """The findings that decide: what does not hold, what is undecided, what holds; each in the plan's order."""
+    """Findings of the criteria: failed, undecided, met; each in the plan's order."""
     order = list(STATEMENT_TITLES)
     return [_finding(finding) for finding in sorted(results.verdict.findings, key=lambda finding: order.index(finding.verdict))]
 
 
 def statements(results: CampaignResults) -> list[Row]:
-    """What was found beside the criteria, by verdict: `{"verdict", "title", "findings"}`."""
+    """Findings without a criterion, by verdict: `{"verdict", "title", "findings"}`."""
     rows = []
     for verdict, heading in STATEMENT_TITLES.items():
         look, mark = STATEMENT_LOOKS[verdict]
-        said = [finding for finding in results.verdict.statements if finding.verdict is verdict]
-        found = [{**_finding(finding), "word": problems.WORDS[verdict], "class": look, "mark": mark} for finding in said]
+        stated = [finding for finding in results.verdict.statements if finding.verdict is verdict]
+        found = [{**_finding(finding), "word": problems.WORDS[verdict], "class": look, "mark": mark} for finding in stated]
         if found:
             rows.append({"verdict": verdict.value, "title": heading, "findings": found})
     return rows
 
 
 def _statements_note(results: CampaignResults) -> str:
-    """That statements do not change the verdict; '' where it is FAIL and failed runs are among them, which a criterion may count."""
+    """That these findings do not change the verdict; '' for a FAIL with failed runs among them, which a criterion may count."""
     failed = any(finding.kind == "failure" for finding in results.verdict.statements)
     return "" if failed and results.verdict.verdict is Verdict.FAIL else problems.DECIDES_NOTHING
 
@@ -252,7 +249,7 @@ def _finding(finding: Finding) -> Row:
 
 
 def _evidence(finding: Finding) -> Row | None:
-    """The table of its numbers, without empty columns; None where it rests on none."""
+    """The table of its numbers, without empty columns; None without numbers."""
     if not finding.evidence:
         return None
     metric = finding.criterion.metric if finding.criterion else ""
@@ -310,13 +307,13 @@ def machine_lines(results: CampaignResults) -> list[str]:
 
 
 def _telemetry(results: CampaignResults) -> Row | None:
-    """What the machine did, by group; None where nothing was sampled."""
+    """Telemetry by group; None where nothing was sampled."""
     columns, rows = machine.telemetry_table(results)
     return _table(columns, rows, machine.TELEMETRY_EXPLAINED) if rows else None
 
 
 def _startup(results: CampaignResults) -> Row | None:
-    """Seconds before the first step, part by part; None where no run recorded them."""
+    """Start-up by part, in seconds; None where no run recorded it."""
     columns, rows = steps.startup_table(results)
     return _table(columns, rows, steps.STARTUP_EXPLAINED) if rows else None
 
@@ -326,7 +323,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], explained: 
 
 
 def hosts_table(results: CampaignResults) -> Row | None:
-    """One row for each host of each run, the odd ones first where there are too many; None for a campaign on one host."""
+    """One row per host and run, of too many the odd ones first; None for a campaign on one host."""
     runs = machine.hosts_of(results)
     if not runs:
         return None
@@ -355,7 +352,7 @@ def smoke_table(results: CampaignResults) -> Row | None:
 def _why_empty(section: str, data: PageData) -> str:
     """Why a section has no chart."""
     if section == "heat":
-        axes = len(campaign.axis_names(campaign.ranking_rows(data.results)))
+        axes = len(campaign.axis_names(data.results.ranking_rows))
         return f"A heat map needs two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
     if section == "eta":
         return machine.eta_line(data.results)
@@ -363,7 +360,7 @@ def _why_empty(section: str, data: PageData) -> str:
 
 
 def _file_descriptions() -> Iterator[tuple[str, str]]:
-    """File names and what they hold; the links work while the page is in the campaign's folder."""
+    """File names and their content; the links work while the page is in the campaign's folder."""
     names = CampaignPaths.__dict__
     for field, description in (
         ("summary_json", "the content of this page, for programs"),

@@ -22,9 +22,9 @@ class Panel:
     title: str
     unit: str
     metrics: dict[str, str]
-    """Metric → its name; the second is dashed."""
+    """Metric → its name; the line of the second is dashed."""
     per_unit: int = 1
-    """How much of the metric is one of `unit`."""
+    """How many of the metric make one `unit`."""
 
 
 KIB_PER_GIB = KIB_PER_MIB * 1024
@@ -45,7 +45,7 @@ PANELS = (
 
 
 def in_fitting_unit(panel: Panel, largest: float) -> Panel:
-    """A rate in the unit in which its peak is 1 or more; all else as it is."""
+    """The panel of a rate in the largest unit in which its peak is at least 1; other panels unchanged."""
     if panel.unit not in RATES:
         return panel
     unit = next((name for name, size in reversed(RATES.items()) if largest >= size), "KiB/s")
@@ -57,15 +57,15 @@ HEIGHT = 72
 Y_EXTENT = 84
 SINCE = vega.number_field("t_s", "s since launch")
 ANSWERS = "at_"
-"""Prefix of the names of layers that follow the pointer; other named layers can be zoomed."""
+"""Prefix of the names of layers that follow the pointer; the other named layers can be zoomed."""
 DOT: Spec = {"type": "point", "filled": True, "size": 60, "opacity": 1, "clip": True}
 TRAIN = "train"
-"""The span that is cut at pauses; all others of the run are outside its steps."""
+"""The span of training, which pauses interrupt; all others of the run are outside its steps."""
 OF_GPU = "substring(datum.source, 0, 3) === 'gpu'"
 
 
 def panels(data: ChartData) -> list[Spec]:
-    """From the top down; the last panel has the labels of the time axis."""
+    """The panels from top to bottom; the last one labels the time axis."""
     drawn = [*_span_strips(data), *_step_panel(data), *_telemetry_panels(data)]
     for at, panel in enumerate(drawn):
         for layer in panel["layer"]:
@@ -80,7 +80,7 @@ def _time_axis(*, is_last: bool) -> Spec:
 
 
 def _x() -> Spec:
-    """Starts at the launch, even where the first record is much later."""
+    """The time axis; it starts at the launch, even where the first record is much later."""
     return {"field": "t_s", "type": "quantitative", "scale": {"domainMin": 0, "nice": False}}
 
 
@@ -89,7 +89,7 @@ def _panel(title: str, height: int | Spec, layers: list[Spec]) -> Spec:
 
 
 def _shade() -> Spec:
-    """From the start of the first counted step to the end of the last; a row's time is the end of its steps."""
+    """The shade from the start of the first counted step to the end of the last; a row's time is the end of its steps."""
     ends = [{"op": "min", "field": "first_s", "as": "from_s"}, {"op": "max", "field": "t_s", "as": "to_s"}]
     begin = {"calculate": "isValid(datum.begin_s) ? datum.begin_s : datum.t_s", "as": "first_s"}
     return {
@@ -100,7 +100,7 @@ def _shade() -> Spec:
 
 
 def _pointer() -> Spec:
-    """The pointer's position in all panels, as a place on the screen, so that it does not widen the scale."""
+    """The pointer's position in all panels, in pixels, so that it does not widen the scale."""
     at = "isValid(hover.t_s) ? scale('x', hover.t_s[0]) : 0"
     return {
         "data": {"values": [{}]},
@@ -137,7 +137,7 @@ def _strip(title: str, row: str, which: str, num_rows: int, shade: str) -> Spec:
         vega.number_field("begin_s", "begins, s"),
         vega.number_field("end_s", "ends, s"),
     ]
-    # The outline keeps a span seen that is shorter than a pixel.
+    # The outline keeps spans visible that are shorter than a pixel.
     mark = {"type": "bar", "color": shade, "stroke": shade, "strokeWidth": 1, "height": {"band": 0.6}, "clip": True}
     bar = {
         "name": f"spans_by_{row}",
@@ -166,7 +166,8 @@ def _step_panel(data: ChartData) -> Iterator[Spec]:
 
 
 def _step_line(mark: Spec, y: Spec, which: str) -> Spec:
-    """The steps of `which`. A row without a time in the middle of every pause breaks the line, which would suggest that steps went on."""
+    """The line of the steps that `which` selects. A row without a time in every pause interrupts it: a line would suggest that steps went
+    on."""
     is_pause = f"datum.kind === 'spans' && !({OF_GPU}) && datum.span !== '{TRAIN}'"
     rows: list[Spec] = [
         {"filter": f"datum.kind === 'steps' ? isValid(datum.iter_ms) : {is_pause}"},
@@ -177,7 +178,7 @@ def _step_line(mark: Spec, y: Spec, which: str) -> Spec:
 
 
 def _alone(*by: str) -> list[Spec]:
-    """Transforms that leave single rows, for which no line is drawn."""
+    """Transforms that keep single rows, for which no line is drawn."""
     return [{"joinaggregate": [_op("count", "t_s", "samples")], "groupby": list(by)}, {"filter": "datum.samples === 1"}]
 
 
@@ -199,7 +200,7 @@ def _telemetry_panels(data: ChartData) -> Iterator[Spec]:
 
 
 def _largest(table: Columns) -> dict[tuple[str, str], float]:
-    """By metric and source."""
+    """The largest value of each metric and source."""
     found: dict[tuple[str, str], float] = {}
     for metric, source, value in zip(*(table.get(name, []) for name in ("metric", "source", "value")), strict=True):
         if isinstance(value, int | float) and vega.is_number(value):
@@ -259,7 +260,7 @@ def _by_time(panel: Panel, sources: tuple[str, ...]) -> list[Spec]:
         {"calculate": "datum.least_text + (datum.least_text === datum.most_text ? '' : ' to ' + datum.most_text)", "as": "range_text"},
         vega.spelt_seconds("begin", "end"),
         {"calculate": f"datum.from_x + (datum.bin + 0.5) / {vega.BINS} * (datum.to_x - datum.from_x)", "as": "t_s"},
-        # All rows of a key have one text: which of them is taken is all the same.
+        # All rows of a key have the same text, so any of them will do.
         {"pivot": "key", "value": "range_text", "op": "max", "groupby": ["t_s", "window", "n"]},
     ]
 
@@ -269,7 +270,7 @@ def _op(op: str, field: str, name: str) -> Spec:
 
 
 def _figure_text(field: str, panel: Panel) -> str:
-    """A figure as text; a rate in the unit that fits it, for the panel's own is that of the largest of all runs."""
+    """A figure as text; a rate in its own unit, as the panel's is that of the largest of all runs."""
     if panel.unit not in RATES:
         return f"format(datum.{field}, '{vega.NUMBER}')"
     amount = f"datum.{field} * {panel.per_unit}"

@@ -17,13 +17,13 @@ PURPLE, BROWN = "#7A5195", "#8A6428"
 SERIES = (*COLOURS, PURPLE)
 """Eight runs can be picked, and a node has eight GPUs."""
 DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
-"""For series that share a colour or cross one another."""
+"""Dashes of series that share a colour or cross each other."""
 HEAT = ("#e3eef9", "#9ac8e0", "#4a97c9", "#1862a8", "#08306b")
-"""One hue from light to dark, the same on both backgrounds: darkness alone gives the order."""
+"""One hue from light to dark, the same on both backgrounds: only darkness gives the order."""
 ON_LIGHT, ON_DARK = "#111111", "#ffffff"
 """Text in a cell of HEAT."""
 PHASE_COLOURS = {"data_wait": ORANGE, "preprocess": PINK, "fwd": SKY, "bwd": BLUE, "step": GREEN, "other": GREY}
-"""In the order of a step."""
+"""Phases in the order of a step."""
 
 
 def series_colour(index: int) -> str:
@@ -38,10 +38,10 @@ TEXT = "currentColor"
 GRID = "#808080"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 NUMBER = ",.4~r"
-"""Four significant digits, with the comma of thousands."""
+"""Four significant digits, thousands separated."""
 # Half of a label such as 250,000.
 FLUSH_PX = 24
-# A phone held upright; nothing is known outside a browser.
+# A phone held upright; outside a browser the size is unknown.
 NARROW = "(containerSize()[0] || 800) < 500"
 
 CONFIG: Spec = {
@@ -57,7 +57,7 @@ CONFIG: Spec = {
         "titleFontWeight": "normal",
         "labelOverlap": True,
     },
-    # The last label of x is set inside: the axis gets its final range after its room was laid out.
+    # The last label of x is inside: the axis gets its final range after the layout.
     "axisXQuantitative": {"labelFlush": FLUSH_PX},
     "legend": {
         "labelColor": TEXT,
@@ -74,18 +74,18 @@ CONFIG: Spec = {
 
 
 def document(**parts: Any) -> Spec:
-    """A whole chart; `parts` go over what all have."""
+    """A whole chart; `parts` override the defaults."""
     fitted = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     return {"$schema": SCHEMA, "data": {"name": "rows"}, **fitted, "config": CONFIG, **parts}
 
 
 def by_width(narrow: float, wide: float) -> Spec:
-    """A number for a phone, and one for all else."""
+    """One number for phones, another for wider screens."""
     return {"expr": f"{NARROW} ? {narrow} : {wide}"}
 
 
 def named_y(field: str) -> Spec:
-    """One row per name, in the order of the field `place`; long names are shortened here and complete in the tooltip."""
+    """One row per name, in the order of the field `place`; long names are shortened, and complete in the tooltip."""
     axis = {"labelExpr": short(14, 34), "labelLimit": by_width(112, 260), "title": None, "ticks": False, "domain": False, "labelPadding": 6}
     return {
         "field": field,
@@ -96,7 +96,7 @@ def named_y(field: str) -> Spec:
 
 
 def row_height(count: int) -> Spec:
-    """Room for `count` names one below the other."""
+    """Height for `count` names, one per row."""
     return {"step": 26 if count <= 12 else 20}
 
 
@@ -107,7 +107,7 @@ def quantity(field: str, title: str, *, zero: bool = True, **scale: Any) -> Spec
 
 
 def legend(*, columns: tuple[int, int] = (2, 4)) -> Spec:
-    """Above the chart, with `columns` on a phone and elsewhere; its symbols are solid, however light the chart's marks are."""
+    """A legend above the chart, with `columns` on phones and elsewhere; its symbols are solid even where the chart's marks are light."""
     narrow, wide = columns
     room = {
         "columns": by_width(narrow, wide),
@@ -118,7 +118,7 @@ def legend(*, columns: tuple[int, int] = (2, 4)) -> Spec:
 
 
 def short(narrow: int, wide: int) -> str:
-    """Cuts long labels in the middle: names of one family differ at their end."""
+    """An expression that cuts long labels in the middle: names of one family differ at their ends."""
     most = f"({NARROW} ? {narrow} : {wide})"
     begin = f"substring(datum.label, 0, floor({most} * 0.4))"
     end = f"substring(datum.label, length(datum.label) - ceil({most} * 0.5), length(datum.label))"
@@ -127,13 +127,13 @@ def short(narrow: int, wide: int) -> str:
 
 SECONDS = ",.2~f"
 COUNTED: tuple[Spec, ...] = ({"field": "window", "type": "nominal", "title": "window"}, {"field": "n", "type": "nominal", "title": "n"})
-"""Which steps a figure is of, and how many."""
+"""The steps that a figure is from, and their number."""
 SPELT_WINDOW: Spec = {"calculate": "'steps ' + datum.first_step + '–' + datum.last_step", "as": "window"}
-"""For tables that have the window as two numbers."""
+"""The window as text, for tables that have it as two numbers."""
 
 
 def spelt_seconds(begin: str, end: str) -> Spec:
-    """The window as seconds since launch, for rows that are about time and not about steps."""
+    """The window in seconds since launch, for rows of time instead of steps."""
     first, last = (f"format(datum.{field}, '{SECONDS}')" for field in (begin, end))
     return {"calculate": f"{first} + ({first} === {last} ? '' : ' to ' + {last}) + ' s since launch'", "as": "window"}
 
@@ -152,7 +152,7 @@ def tooltip(shown: Iterable[Spec]) -> list[Spec]:
 
 
 def nearest_tooltip(shown: Iterable[Spec]) -> Spec:
-    """The tooltip of marks selected by the nearest point, where Vega-Lite 6.4 finds the row's numbers but not its text."""
+    """The tooltip of marks selected as nearest point: there Vega-Lite 6.4 finds the row's numbers but not its text."""
     row = "(datum.datum || datum)"
     parts = []
     for one in shown:
@@ -163,55 +163,55 @@ def nearest_tooltip(shown: Iterable[Spec]) -> Spec:
 
 
 def interval_text(low: str, high: str, name: str, form: str = NUMBER) -> Spec:
-    """A transform: `LOW to HIGH`, or that there is none; a format alone would show a missing bound as 0."""
+    """A transform: `LOW to HIGH`, or `none`; a format alone would show a missing bound as 0."""
     text = f"format(datum.{low}, '{form}') + ' to ' + format(datum.{high}, '{form}')"
     return {"calculate": f"isValid(datum.{low}) && isValid(datum.{high}) ? {text} : 'none'", "as": name}
 
 
 def number_text(field: str, name: str, form: str = NUMBER) -> Spec:
-    """A transform: the number as text, or that it is not known."""
+    """A transform: the number as text, or `not known`."""
     return {"calculate": f"isValid(datum.{field}) ? format(datum.{field}, '{form}') : 'not known'", "as": name}
 
 
 Row = dict[str, Scalar]
 
 MAX_NAMES = 40
-"""Names that can be read one below the other; more would be a wall."""
+"""Names in one chart; more would not be readable."""
 UNKNOWN = "not known"
 
 
 def table_rows(table: Columns | None) -> list[Row]:
-    """A table by row; text as the page shows it."""
+    """The rows of a table, with text as the page shows it."""
     if not table:
         return []
     return [dict(zip(table, values, strict=True)) for values in zip(*map(_plain, table.values()), strict=True)]
 
 
 def _plain(values: Sequence[Scalar]) -> list[Scalar]:
-    """Names are repeated in many rows: each is made plain once."""
+    """The values as plain lines; names repeat in many rows, so each is converted once."""
     texts = {value: plain_line(value) for value in set(values) if isinstance(value, str)}
     return [texts[value] if isinstance(value, str) else value for value in values]
 
 
 def is_number(value: object) -> bool:
-    """A number that can be drawn."""
+    """Whether it is a number that can be drawn."""
     return finite_number(value) is not None
 
 
 def ranked_groups(data: ChartData) -> list[Row]:
-    """The groups that have a place: those of the main lane first."""
+    """Groups with a rank, those of the main lane first."""
     placed = [row for row in table_rows(data.tables.get("groups")) if is_number(row.get("rank"))]
     return sorted(placed, key=lambda row: (not row.get("lane"), row["rank"]))
 
 
 def group_order(data: ChartData) -> list[str]:
-    """Names of all groups, those without a place last."""
+    """Names of all groups, those without a rank last."""
     ranked = [str(row["group"]) for row in ranked_groups(data)]
     return list(dict.fromkeys([*ranked, *(str(row["group"]) for row in table_rows(data.tables.get("groups")))]))
 
 
 def run_order(data: ChartData) -> list[str]:
-    """Names of all runs: those of the best group first."""
+    """Names of all runs, those of the best group first."""
     places = {group: place for place, group in enumerate(group_order(data))}
     rows = table_rows(data.tables.get("runs"))
     in_order = sorted(rows, key=lambda row: (places.get(str(row["group"]), len(places)), row.get("repeat") or 0))
@@ -219,7 +219,7 @@ def run_order(data: ChartData) -> list[str]:
 
 
 def first_of(data: ChartData, table: str, column: str) -> tuple[list[str], int]:
-    """The first MOST names of `column` that have rows in `table`, in order of rank, and how many have rows in all."""
+    """The first MAX_NAMES names of `column` with rows in `table`, by rank, and the number of all with rows."""
     order = run_order(data) if column == "run" else group_order(data)
     there = _names(data, table, column)
     names = [name for name in order if name in there]
@@ -228,7 +228,7 @@ def first_of(data: ChartData, table: str, column: str) -> tuple[list[str], int]:
 
 
 def lookup_rows(column: str, rows: Sequence[Mapping[str, Any]]) -> list[Spec]:
-    """Transforms that add the fields of `rows` to a row by its name, and drop rows without an entry."""
+    """Transforms that add the fields of `rows` by name, and drop rows without an entry."""
     if not rows:
         return [{"filter": "false"}]
     fields = [field for field in rows[0] if field != column]
@@ -236,13 +236,13 @@ def lookup_rows(column: str, rows: Sequence[Mapping[str, Any]]) -> list[Spec]:
     return [looked_up, {"filter": f"isValid(datum.{fields[0]})"}]
 
 
-def lookup_place(column: str, names: Sequence[str]) -> list[Spec]:
-    """Transforms that give a row the place of its name in `names`."""
+def lookup_position(column: str, names: Sequence[str]) -> list[Spec]:
+    """Transforms that add the position of a row's name in `names` as `place`."""
     return lookup_rows(column, [{column: name, "place": place} for place, name in enumerate(names)])
 
 
 def lookup_window(data: ChartData, *tables: str) -> list[Spec]:
-    """Transforms that give a row of `tables` the window and n of its run."""
+    """Transforms that add window and n of its run to a row of `tables`."""
     there = {name for table in tables for name in _names(data, table, "run")}
     runs = [row for row in table_rows(data.tables.get("runs")) if str(row["run"]) in there]
     values = [{"run": row["run"], "window": row.get("window") or UNKNOWN, "n": row.get("n") or 0} for row in runs]
@@ -263,7 +263,7 @@ HOW_TO_ZOOM = "Drag to move, Ctrl and wheel to zoom, double click to see all."
 X_TITLE = "{x}"
 X_BY = {"step": ("step", "step"), "time": ("t_s", "seconds since launch")}
 BINS = 150
-"""Of the visible range: a pointer is no more precise on a screen."""
+"""Bins of the visible range: a pointer is not more precise."""
 
 
 def zoom(**more: Any) -> Spec:
@@ -282,8 +282,8 @@ def nearest(fields: list[str], **more: Any) -> Spec:
 
 
 def highest_in_view(x: str, field: str, by: str) -> list[Spec]:
-    """Transforms that leave what can be pointed at: for each `by`, the highest `field` in each of BINS parts of the visible range.
-    Thousands of marks, one for each row, would take a browser seconds."""
+    """Transforms that keep what can be pointed at: for each `by`, the highest `field` in each of BINS parts of the visible range. A mark
+    for each of thousands of rows would take a browser seconds."""
     return [
         *binned(x),
         {"window": [{"op": "row_number", "as": "nth"}], "sort": [{"field": field, "order": "descending"}], "groupby": [by, "bin"]},
@@ -292,7 +292,7 @@ def highest_in_view(x: str, field: str, by: str) -> list[Spec]:
 
 
 def binned(x: str) -> list[Spec]:
-    """Transforms that leave the visible rows, each with its `bin` and the visible range (`from_x`, `to_x`)."""
+    """Transforms that keep the visible rows and add their `bin` and the visible range (`from_x`, `to_x`)."""
     ends = [{"op": "min", "field": x, "as": "first_x"}, {"op": "max", "field": x, "as": "last_x"}]
     return [
         {"joinaggregate": ends},
@@ -318,7 +318,7 @@ def by_run() -> Spec:
 
 
 def lines(field: str, y: Spec, shown: list[Spec]) -> list[Spec]:
-    """The light line of all steps, the solid one of those that count, and the points that answer the pointer."""
+    """A light line of all steps, a solid one of counted steps, and points that respond to the pointer."""
     all_steps: Spec = {
         "mark": {"type": "line", "strokeWidth": 1, "opacity": 0.4, "clip": True},
         "encoding": {"x": x_axis(), "y": y, **by_run()},
@@ -335,7 +335,7 @@ def lines(field: str, y: Spec, shown: list[Spec]) -> list[Spec]:
         "encoding": {
             "x": x_axis(),
             "y": y,
-            # With the same channels as the lines, so that there is one legend for both.
+            # The same channels as the lines, so that both share a legend.
             **by_run(),
             "opacity": {"condition": {"param": "hover", "value": 1, "empty": False}, "value": 0},
             "tooltip": nearest_tooltip(shown),
@@ -345,7 +345,7 @@ def lines(field: str, y: Spec, shown: list[Spec]) -> list[Spec]:
 
 
 def _only_one(field: str, y: Spec) -> Spec:
-    """The step of a run with only one: a line needs two."""
+    """A point for a run with a single step: a line needs two."""
     return {
         "transform": [
             {"filter": f"isValid(datum.{field})"},
@@ -372,4 +372,4 @@ OF_ONE_STEP: tuple[Spec, ...] = (
     {"calculate": _STEPS_OF_ROW, "as": "steps_of_row"},
     {"calculate": f"({_NUM_STEPS}) + (datum.n > 0 ? ({_WHERE}) + datum.n : '')", "as": "n"},
 )
-"""Transforms for a row of steps that has the window and n of its run: whether it counts, and how many steps it is of."""
+"""Transforms for a row of steps with window and n of its run: whether it counts, and how many steps it stands for."""

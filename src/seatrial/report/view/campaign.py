@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from seatrial.core.text import count, format_duration, join_names
@@ -13,8 +13,8 @@ from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import ORIGINAL_SCRIPTS
 from seatrial.records.measure import GroupSummary
 from seatrial.records.outcome import Outcome
-from seatrial.records.plan import SENTINEL, RunSpec
-from seatrial.records.ranking import RankedGroup
+from seatrial.records.plan import RunSpec
+from seatrial.records.ranking import CONFOUNDED, NO_INTERVAL, ONLY_GROUP, RECOMMENDED, WINNER, RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_table import qualified_name
 from seatrial.report.text import NONE, axis_level, figure, interval, margin, ratio
@@ -22,13 +22,9 @@ from seatrial.report.view.problems import WHAT_FITS
 
 MAX_NAMED = 3
 DEBUG_ON = "debug on"
-WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
-TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
-NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
-CONFOUNDED, DUPLICATE, CONDITIONAL = "confounded", "duplicate", "conditional"
-"""Notes of a ranking row, in every report and in summary.json."""
+CONDITIONAL = "conditional"
 NOTE_TEXTS = {RECOMMENDED: "recommended, not proven"}
-"""Notes that are longer for a reader than in summary.json."""
+"""Notes that are longer in reports than in summary.json."""
 OFF_LANE_TITLE = "Off the main lane, ranked apart"
 FIGURES_ARE = (
     "Figures are wall clock over the window, geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the "
@@ -36,44 +32,9 @@ FIGURES_ARE = (
 )
 
 
-def ranking_rows(results: CampaignResults) -> list[RankedGroup]:
-    """The main lane in order, then the groups off it, each with its note; in each lane groups that have not started come last."""
-    first = ONLY_GROUP if is_only_group(results) else RECOMMENDED if is_undecided(results) else WINNER
-    rows = []
-    for off_lane, ranked in ((False, results.ranking.groups), (True, results.ranking.off_lane)):
-        waiting = [group for group in results.not_started if group.lane != off_lane]
-        places = enumerate(waiting, len(ranked) + 1)
-        not_started = [RankedGroup(rank=rank, summary=group, can_win=False, reason=NOT_RUN) for rank, group in places]
-        for row in (*ranked, *not_started):
-            own = first if row.group == results.ranking.recommended else ""
-            is_conditional = bool(own and results.ranking.condition)
-            rows.append(replace(row, note=_note(row, own, off_lane=off_lane), is_conditional=is_conditional))
-    return rows
-
-
 def main_rows(results: CampaignResults) -> list[RankedGroup]:
-    """The rows of the main lane; all of them where every group is off it."""
-    rows = ranking_rows(results)
-    return [row for row in rows if row.summary.lane] or rows
-
-
-def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
-    """`first` is the note of the group to use, '' for the others."""
-    group = row.summary
-    if not (group.runs or group.failed_runs or group.set_aside_runs or group.infrastructure_failures):
-        return NOT_RUN if row.reason == NOT_RUN else NOT_ENDED
-    if off_lane:
-        return OFF_LANE
-    if first:
-        return first
-    if not row.can_win:
-        return DUPLICATE if row.same_as else CANNOT_WIN
-    if not row.is_compared:
-        return CONFOUNDED
-    if not row.tied:
-        return ""
-    # The group with the best mean, which the others are compared with, has no ratio of its own.
-    return TIED if row.ratio is None or row.ratio.low is not None else NO_INTERVAL
+    """The rows of the main lane; all rows where every group is off it."""
+    return [row for row in results.ranking_rows if row.summary.lane] or list(results.ranking_rows)
 
 
 def is_first(row: RankedGroup) -> bool:
@@ -82,7 +43,7 @@ def is_first(row: RankedGroup) -> bool:
 
 
 def note_with_debug(row: RankedGroup) -> str:
-    """The note as summary.json has it: debug settings are named beside every figure measured with them, and so is what confounds it."""
+    """The note as in summary.json: debug settings and confounding are marked beside every figure that they affect."""
     confounded = CONFOUNDED if row.confounded and row.can_win and row.note != CONFOUNDED else ""
     conditional = CONDITIONAL if row.is_conditional else ""
     return ", ".join(part for part in (row.note, conditional, confounded, DEBUG_ON if row.summary.debug else "") if part)
@@ -99,7 +60,7 @@ def mean_of(group: GroupSummary, metric: str) -> float | None:
 
 
 def axis_names(rows: Iterable[RankedGroup]) -> list[str]:
-    """In the order they first occur."""
+    """Names in the order of their first occurrence."""
     return list(dict.fromkeys(name for row in rows for name in row.summary.axes))
 
 
@@ -114,7 +75,7 @@ def to_best(row: RankedGroup) -> str:
 
 
 def to_best_interval(row: RankedGroup) -> str:
-    """'0.971–1.002'; '' where there is none."""
+    """'0.971–1.002'; '' without an interval."""
     return f"{ratio(row.ratio.low)}–{ratio(row.ratio.high)}" if row.ratio and row.ratio.low is not None else ""
 
 
@@ -142,13 +103,13 @@ def condition_clause(results: CampaignResults) -> str:
 
 
 def debug_clause(row: RankedGroup) -> str:
-    """That its figure was measured with debug settings on; '' where it was not."""
+    """`, measured with NCCL_DEBUG=INFO on`; '' without debug settings."""
     return f", measured with {', '.join(row.summary.debug)} on" if row.summary.debug else ""
 
 
 def ranking_cells(row: RankedGroup, axes: Sequence[str], runs: Sequence[MeasuredRun]) -> tuple[list[str], list[str]]:
-    """The texts of a row, in the order of every table: its level on each axis; its figure, interval, ratio to the best, p90/p50, start-up,
-    runs and window. `runs` are the group's."""
+    """The cells of a row, in the order of every table: its level on each axis; figure, interval, ratio to the best, p90/p50, start-up, runs
+    and window. `runs` are the group's."""
     group = row.summary
     levels = [axis_level(group.axes.get(name)) for name in axes]
     figures = [
@@ -166,7 +127,7 @@ def ranking_cells(row: RankedGroup, axes: Sequence[str], runs: Sequence[Measured
 def ranking_values(results: CampaignResults) -> list[dict[str, Any]]:
     """The ranking rows as plain values, under the names of `standings` in summary.json and of the chart table `groups`."""
     runs = runs_by_group(results)
-    return [_ranking_row_values(row, window_text(runs.get(row.summary.group_key, ()))) for row in ranking_rows(results)]
+    return [_ranking_row_values(row, window_text(runs.get(row.summary.group_key, ()))) for row in results.ranking_rows]
 
 
 def _ranking_row_values(row: RankedGroup, window: str) -> dict[str, Any]:
@@ -196,12 +157,12 @@ def _ranking_row_values(row: RankedGroup, window: str) -> dict[str, Any]:
 
 
 def figures_explained(*, higher_is_better: bool) -> str:
-    """Which way is better, and what the figures of a ranking are."""
+    """Whether higher or lower is better, and what the figures of a ranking are."""
     return f"{'Higher' if higher_is_better else 'Lower'} is better. {FIGURES_ARE}"
 
 
 def grouped_reasons(rows: Iterable[RankedGroup]) -> list[tuple[list[str], str]]:
-    """Why groups have their places: groups with the same note and reason, and the sentence about them."""
+    """Groups with the same note and reason, and the sentence about them."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.note and row.reason:
@@ -209,25 +170,15 @@ def grouped_reasons(rows: Iterable[RankedGroup]) -> list[tuple[list[str], str]]:
     return [(groups, reason if reason.startswith(note) else f"{note}, {reason}") for (note, reason), groups in by_reason.items()]
 
 
-def is_undecided(results: CampaignResults) -> bool:
-    """Whether first place may still go to another group: they are statistically indistinguishable, or runs are missing."""
-    return bool(not results.ranking.decided or results.pending or infrastructure_failures(results))
-
-
-def infrastructure_failures(results: CampaignResults) -> list[str]:
-    """Runs that failed by a fault of the platform; those of sentinels do not count."""
-    return [run for group in results.groups if group.mode != SENTINEL for run in group.infrastructure_failures]
-
-
 def groups_in_order(results: CampaignResults) -> list[GroupSummary]:
-    """Best first, then what is off the lane, then what has no place."""
-    ranked = [row.summary for row in ranking_rows(results)]
+    """Best first, then groups off the lane, then groups without a rank."""
+    ranked = [row.summary for row in results.ranking_rows]
     keys = {group.group_key for group in ranked}
     return [*ranked, *(group for group in results.groups if group.group_key not in keys)]
 
 
 def runs_by_group(results: CampaignResults) -> dict[str, list[MeasuredRun]]:
-    """Group key → the runs its figures are computed from."""
+    """Group key → the counted runs."""
     found: dict[str, list[MeasuredRun]] = {}
     for run in results.counted:
         found.setdefault(run.attempt.spec.key, []).append(run)
@@ -235,24 +186,17 @@ def runs_by_group(results: CampaignResults) -> dict[str, list[MeasuredRun]]:
 
 
 def window_text(runs: Iterable[MeasuredRun]) -> str:
-    """The windows of a group's counted runs; most often they are one and the same."""
+    """The windows of a group's counted runs, mostly one and the same."""
     windows = (run.measure.window for run in runs if run.measure and run.measure.window)
     spans = dict.fromkeys(f"{window.first_step}–{window.last_step}" for window in windows)
     return f"steps {join_names(list(spans))}" if spans else "whole run"
 
 
-def is_only_group(results: CampaignResults) -> bool:
-    """Whether the campaign has one group and no run is missing."""
-    return sum(group.mode != SENTINEL for group in results.groups) == 1 and not (
-        results.not_started or results.pending or infrastructure_failures(results)
-    )
-
-
 def runs_text(group: GroupSummary) -> str:
-    """'2 ok', '1 ok, 1 failed', with runs set aside named."""
+    """'2 ok', '1 ok, 1 failed, 1 set aside'."""
     parts = [f"{group.runs} ok"]
     parts += [f"{group.failed_runs} failed"] if group.failed_runs else []
-    parts += [f"{len(group.infrastructure_failures)} failed by the platform"] if group.infrastructure_failures else []
+    parts += [f"{count(len(group.infrastructure_failures), 'platform failure')}"] if group.infrastructure_failures else []
     parts += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
     return ", ".join(parts)
 
@@ -261,14 +205,14 @@ def runs_text(group: GroupSummary) -> str:
 class Labels:
     """Unique names of runs and groups in charts and summary.json.
 
-    Plans that share a folder may give one name to two configurations. Such a group has digits of its key behind its name, and a run whose
-    name another configuration uses too gets the same digits: `mb16_r1~427b`.
+    Plans that share a folder may give one name to two configurations. Such a group has digits of its key after its name, and a run whose
+    name occurs in another configuration gets the same digits: `mb16_r1~427b`.
     """
 
     groups: dict[str, str]
-    """By key."""
+    """Group key → label."""
     runs: dict[tuple[Scalar, Scalar], str]
-    """By the run's own name and its group's label; only runs whose name is not unique."""
+    """Name of the run and label of its group → label of the run; only runs whose name is not unique."""
 
     def group(self, spec: RunSpec) -> str:
         return self.groups.get(spec.key, spec.group)
@@ -281,7 +225,7 @@ class Labels:
         return self.run(spec), self.group(spec), spec.repeat
 
     def labelled(self, rows: Iterable[dict[str, Scalar]]) -> list[dict[str, Scalar]]:
-        """Rows of runs, whose groups have unique names already, with unique run names."""
+        """Rows of runs, with unique group names already, with unique run names."""
         return [{**row, "run": self.runs.get((row["run"], row["group"]), row["run"])} for row in rows]
 
 
@@ -292,80 +236,85 @@ def labels_of(results: CampaignResults) -> Labels:
     for spec in specs.values():
         if uses[spec.run] > 1:
             label = labels.group(spec)
-            # Groups with different names may still build the same run name with their repeats.
+            # Groups with different names may still give the same run name.
             digits = label.removeprefix(spec.group) if label.startswith(spec.group) else ""
             labels.runs[spec.run, label] = f"{spec.run}{digits}" if digits else qualified_name(spec.run, spec.key)
     return labels
 
 
 def origin_sentence(results: CampaignResults) -> str:
-    """What the campaign was translated from, or ''; shown at the top of a report."""
+    """What the campaign was translated from, for the top of a report, or ''."""
     return next((caution.text for caution in results.cautions if caution.kind == ORIGINAL_SCRIPTS), "")
 
 
 def winners_sentence(results: CampaignResults) -> str:
     """The winner by the ranked figure, or the recommended group where none is proven; and the winner by latency."""
+    return " ".join(winners_sentences(results))
+
+
+def winners_sentences(results: CampaignResults) -> list[str]:
+    """The same as a list; the first sentence names the winner, or states that there is none."""
     ranking = results.ranking
-    chosen = next((row for row in ranking_rows(results) if row.group == ranking.recommended), None)
+    chosen = next((row for row in results.ranking_rows if row.group == ranking.recommended), None)
     if chosen is None:
-        return f"No winner. {ranking.reason or 'No group could be ranked.'}"
-    return f"{_winner_clause(results, chosen)} {_latency_clause(results)}".strip()
+        return ["No winner.", ranking.reason or "No group could be ranked."]
+    return [*_winner_sentences(results, chosen), *filter(None, [_latency_sentence(results)])]
 
 
-def _winner_clause(results: CampaignResults, chosen: RankedGroup) -> str:
+def _winner_sentences(results: CampaignResults, chosen: RankedGroup) -> list[str]:
     ranking = results.ranking
     is_throughput = ranking.metric.endswith("_per_s")
     group = f"{chosen.group} ({figure_text(results, chosen)}){debug_clause(chosen)}"
-    if is_only_group(results):
-        return f"{'Throughput' if is_throughput else ranking.metric} of the only group: {group}."
-    if not is_undecided(results):
+    if results.is_only_group:
+        return [f"{'Throughput' if is_throughput else ranking.metric} of the only group: {group}."]
+    if not results.is_undecided:
         title = "Throughput winner" if is_throughput else f"Winner by {ranking.metric}"
         confounded = confounded_clause(results)
         mark = f", but {confounded}, which was allowed" if confounded else ""
-        return f"{title}: {group}, ahead of every other group by more than the noise{mark}{condition_clause(results)}."
+        return [f"{title}: {group}, ahead of every other group by more than the noise{mark}{condition_clause(results)}."]
     because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
     because += condition_clause(results)
-    return (
-        f"No winner by {'throughput' if is_throughput else ranking.metric} is proven. {_unproven(results)}. Recommended: {group}{because}."
-    )
+    unproven = f"No winner by {'throughput' if is_throughput else ranking.metric} is proven."
+    return [unproven, f"{_unproven(results)}.", f"Recommended: {group}{because}."]
 
 
 def _unproven(results: CampaignResults) -> str:
-    """Why no group is the winner."""
+    """Why no group is the winner, without the last full stop."""
     reason = (results.ranking.reason or "The groups are statistically indistinguishable").rstrip(".")
     if results.not_started and len(results.ranking.groups) == 1:
         reason = "No run of another group has ended yet"
-    if failed := infrastructure_failures(results):
-        return f"{reason}; but the platform failed {join_names(failed)}: no winner is final before that is run again"
+    if failed := results.infrastructure_failures:
+        again = f"Run {'it' if len(failed) == 1 else 'them'} again before naming a winner"
+        return f"{reason}. {count(len(failed), 'run')} failed because of the platform: {join_names(failed)}. {again}"
     return f"{reason}. {count(len(results.pending), 'run')} still to be run" if results.pending else reason
 
 
 def why_no_tail(results: CampaignResults) -> str:
-    """Why runs with timing points have no tail figures, and what to do; empty where all have some."""
+    """Why runs with timing points have no tail figures, and what to do; empty where all have them."""
     short = [run for run in results.counted if run.measure and run.measure.timing_points and not run.measure.seed.get("tail_points_used")]
     if not short or short[0].measure is None:
         return ""
     timing, last = short[0].attempt.spec.timing, short[0].measure.timing_points[-1].step
-    # The first timing point whose window does not hold step 0.
+    # The first timing point whose window does not contain step 0.
     needed = math.ceil(timing.timing_window / timing.log_every) * timing.log_every + 1
     return (
         f"No tail figures for {join_names([run.attempt.spec.run for run in short], MAX_NAMED)}: the last timing point, one every "
         f"{timing.log_every} steps (timing.log_every), is at step {last}, and its window of {timing.timing_window} steps "
-        f"(timing.timing_window) holds the first step. Run at least {needed} steps, or lower timing.timing_window."
+        f"(timing.timing_window) contains the first step. Run at least {needed} steps, or lower timing.timing_window."
     )
 
 
-def _latency_clause(results: CampaignResults) -> str:
+def _latency_sentence(results: CampaignResults) -> str:
     ranking = results.ranking
     name = ranking.latency_winner or ranking.lowest_latency
     group = next((group for group in results.groups if group.group == name), None)
     if group is None:
-        # A latency winner is the procedure's; who sweeps a script did not ask for one.
+        # A latency winner belongs to the stage-1 procedure; a sweep of a script has none.
         why = why_no_tail(results) if any(not run.attempt.spec.workload.script for run in results.counted) else ""
         return f"Latency winner: none. {why}" if why else ""
     p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
     seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group.group]
-    # Of runs that recorded forward and backward, timing points are sums of phases, else whole steps.
+    # Timing points are sums of phases for runs that recorded forward and backward, else whole steps.
     has_phases = any(seed.get("last_fwd_p50_ms") is not None and seed.get("last_bwd_p50_ms") is not None for seed in seeds)
     what = "sum of phases" if has_phases else "step"
     value = (
@@ -383,12 +332,12 @@ def _latency_clause(results: CampaignResults) -> str:
 
 
 def left_out_sentence(results: CampaignResults) -> str:
-    """What `--only` left out, or ''."""
+    """The runs that `--only` left out, or ''."""
     return results.verdict.notes.get("left_out", "")
 
 
 def pending_sentence(results: CampaignResults) -> str:
-    """What is still to be run, or ''."""
+    """The pending runs, or ''."""
     if not results.pending:
         return ""
     waiting = f"{count(len(results.pending), 'run')} still to be run: {join_names(results.pending)}."
@@ -398,16 +347,16 @@ def pending_sentence(results: CampaignResults) -> str:
 
 
 PAGE_NOT_DRAWN = "page_not_drawn"
-"""The kind of caution of a report without its page."""
+"""Kind of the caution of a report without its page."""
 REPORT_NOT_WRITTEN = "report_not_written"
-"""The kind of caution of a report that could not be written; the caller prints why."""
+"""Kind of the caution of a report that could not be written; the caller prints why."""
 SHOWN_ELSEWHERE = (ORIGINAL_SCRIPTS, WHAT_FITS, REPORT_NOT_WRITTEN)
-"""The origin is at the top of a report, and what fits is shown with the failures."""
+"""Cautions with a place of their own: the origin at the top, what fits with the failures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedCaution:
-    """One caution and all the runs or groups it is about."""
+    """A caution and all runs or groups that it is about."""
 
     kind: str
     text: str
@@ -415,7 +364,7 @@ class SharedCaution:
 
 
 def shown_cautions(results: CampaignResults) -> list[SharedCaution]:
-    """The cautions that no other section shows."""
+    """Cautions that no other section shows."""
     return [caution for caution in all_cautions(results) if caution.kind not in SHOWN_ELSEWHERE]
 
 
@@ -434,6 +383,6 @@ def _all_cautions(results: CampaignResults) -> Iterable[tuple[Caution, str]]:
         yield from ((caution, group.group) for caution in group.cautions)
     for run in results.runs:
         if run.attempt.current:
-            # Figures of a run that failed count nowhere, so their cautions would only distract from its cause.
+            # Figures of a failed run count nowhere: their cautions would only distract from its cause.
             measured = run.measure.cautions if run.measure and run.outcome is Outcome.OK else ()
             yield from ((caution, run.attempt.spec.run) for caution in (*run.attempt.cautions, *measured))

@@ -1,8 +1,8 @@
-"""What every report shows first: the headline in three parts, the few findings that matter most, and how much more there is.
+"""What every report shows first: the headline in three parts, the most important findings, and how much more there is.
 
 In: CampaignResults. Out: plain values that terminal, page and Markdown render: the criteria's verdict, the winner or that none is proven,
-and the state of the platform, each with a status of its own, so that a PASS is not read as more than the criteria held. Findings are merged
-over groups and runs; what failed comes first.
+and the state of the platform, each with its own status, so that a PASS only means that the criteria are met. Findings are merged over
+groups and runs; failures come first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.core.text import count, join_names
+from seatrial.records import ranking
 from seatrial.records.caution import OTHER_NETWORK, SMALLER_WORLD, STEPS_START_OVER, WORLD_UNKNOWN
 from seatrial.records.measure import GroupStability, JitterCause, StabilityVerdict
 from seatrial.records.outcome import Outcome
@@ -24,22 +25,22 @@ from seatrial.report.view import campaign, nodes, problems
 MAX_GROUPS = 10
 MAX_FINDINGS = 3
 LONGEST_LEAD = 40
-"""Of names of runs before what happened to them."""
+"""Characters of run names that may precede what happened to them."""
 
 
 class Status(str, enum.Enum):
-    """How a part of the headline or a finding is coloured."""
+    """The colour of a part of the headline or of a finding."""
 
     GOOD = "good"
     BAD = "bad"
     OPEN = "open"
-    """Not proven, not stable: to be looked at."""
+    """Not proven or not stable: needs a look."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadlinePart:
-    """One answer: `PASS`, `no proven winner`, `platform stable`; then the facts in a clause."""
+    """One answer, `PASS`, `no proven winner` or `platform stable`, with the facts in a clause."""
 
     question: str
     """`verdict`, `winner` or `platform`."""
@@ -50,7 +51,7 @@ class HeadlinePart:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyFinding:
-    """What a reader must see first, and what to do about it."""
+    """A finding that a reader must see first, and what to do about it."""
 
     status: Status
     text: str
@@ -61,8 +62,6 @@ VERDICT_STATUS = {Verdict.PASS: Status.GOOD, Verdict.FAIL: Status.BAD, Verdict.I
 NO_PROVEN_WINNER, NO_WINNER = "no proven winner", "no winner"
 PLATFORM = {Status.GOOD: "platform stable", Status.OPEN: "platform unstable", Status.UNKNOWN: "platform unknown"}
 CAUSE_UNKNOWN = "cause unknown"
-
-
 CONFOUNDED_ALLOWED = "with confounded groups compared"
 
 
@@ -74,14 +73,14 @@ def headline(results: CampaignResults) -> tuple[HeadlinePart, HeadlinePart, Head
 def headline_text(results: CampaignResults) -> str:
     """`PASS · no proven winner · platform unstable`; `… · no proven winner: confounded by tower_graph · …`; `… · winner T32, if a step is
     the same work in every group · …`."""
-    confounded = campaign.confounded_clause(results)
+    confounded, first = campaign.confounded_clause(results), _first_row(results)
     texts = []
     for part in headline(results):
-        text = f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word
+        text = f"{part.word} {first.group}" if first and part.word == ranking.WINNER else part.word
         text = f"{text}, {CONFOUNDED_ALLOWED}" if part.question == "verdict" and results.verdict.confounded else text
-        marks = (confounded, results.ranking.condition) if part.word in (campaign.WINNER, NO_PROVEN_WINNER) else ()
+        marks = (confounded, results.ranking.condition) if part.word in (ranking.WINNER, NO_PROVEN_WINNER) else ()
         marked = ", ".join(mark for mark in marks if mark)
-        texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{marked}" if marked else text)
+        texts.append(f"{text}{', ' if part.word == ranking.WINNER else ': '}{marked}" if marked else text)
     return " · ".join(texts)
 
 
@@ -93,7 +92,7 @@ def _verdict(results: CampaignResults) -> HeadlinePart:
 
 
 def _runs_clause(results: CampaignResults) -> str:
-    """`12 of 12 runs ok`, `3 of 8 runs ok, 4 still to be run`; '' before the first one ended."""
+    """`12 of 12 runs ok`, `3 of 8 runs ok, 4 still to be run`; '' without any run."""
     ended = [run for run in results.runs if run.attempt.current and run.outcome and not run.outcome.is_cut_short]
     waiting = len(results.pending)
     ok = sum(run.outcome is Outcome.OK for run in ended)
@@ -121,30 +120,33 @@ SLOW_NODE_STATUS = {nodes.SLOW: Status.BAD, nodes.NONE_SLOW: Status.GOOD, nodes.
 
 def _winner(results: CampaignResults) -> HeadlinePart:
     if (found := nodes.slow_nodes(results)) is not None:
-        # Who compares nodes asks for the slow one.
+        # A campaign over nodes asks for the slow one, not for a winner.
         return HeadlinePart(question="winner", status=SLOW_NODE_STATUS[found.word], word=found.word, text=found.text)
-    rows = campaign.main_rows(results)
-    first = next((row for row in rows if campaign.is_first(row)), None)
+    rows, first = campaign.main_rows(results), _first_row(results)
     if first is None:
         reason = results.ranking.reason or "no group could be ranked."
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=NO_WINNER, text=_clause(reason))
     value, debug = campaign.figure_text(results, first), campaign.debug_clause(first)
     condition = campaign.condition_clause(results)
-    if first.note == campaign.WINNER:
+    if first.note == ranking.WINNER:
         confounded = campaign.confounded_clause(results)
         text = f"{first.group}, {value}{f', {confounded}' if confounded else ''}{condition}{_next(first, rows)}{debug}"
-        return HeadlinePart(question="winner", status=Status.OPEN if condition else Status.GOOD, word=campaign.WINNER, text=text)
-    if first.note == campaign.ONLY_GROUP:
-        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=campaign.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
+        return HeadlinePart(question="winner", status=Status.OPEN if condition else Status.GOOD, word=ranking.WINNER, text=text)
+    if first.note == ranking.ONLY_GROUP:
+        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=ranking.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
     only = f"; only {results.ranking.condition}" if condition else ""
     text = f"{_not_all_equal(results)}{first.group} recommended{_why_unproven(results, first, rows)}{only}{debug}"
     return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
 
 
+def _first_row(results: CampaignResults) -> RankedGroup | None:
+    return next((row for row in campaign.main_rows(results) if campaign.is_first(row)), None)
+
+
 def _not_all_equal(results: CampaignResults) -> str:
-    """What had no effect, or what confounds the groups: that comes first."""
-    said = (*results.ranking.without_effect[:1], campaign.confounded_clause(results))
-    return "".join(f"{text}; " for text in said if text)
+    """What had no effect, and what confounds the groups, for the beginning of the clause."""
+    reasons = (*results.ranking.without_effect[:1], campaign.confounded_clause(results))
+    return "".join(f"{text}; " for text in reasons if text)
 
 
 def _next(winner: RankedGroup, rows: Sequence[RankedGroup]) -> str:
@@ -156,15 +158,15 @@ def _next(winner: RankedGroup, rows: Sequence[RankedGroup]) -> str:
 
 
 def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[RankedGroup]) -> str:
-    """What keeps the first group from being the winner, the gravest first."""
-    if failed := campaign.infrastructure_failures(results):
-        return f"; the platform failed {join_names(failed)}"
+    """What keeps the first group from being the winner: the most important reason."""
+    if failed := results.infrastructure_failures:
+        return f"; {count(len(failed), 'run')} failed because of the platform: {join_names(failed)}"
     tied = [row.group for row in rows if row.tied and row.group != first.group]
     if tied and all(row.estimate is None or row.estimate.low is None for row in rows if row.tied):
         # Without an interval nothing was tested.
         return "; one run each: nothing is proven"
     if tied:
-        # Of which groups is in the next clause, unless they are fewer than that one names.
+        # The next clause names the groups, unless the reason is about fewer than those.
         why = _clause(results.ranking.recommended_reason)
         why = why if " tied groups " in why else why.split(" of the ")[0].rstrip(",")
         return f"{f' for {why}' if why else ''}; tied with {join_names(tied, 2)}"
@@ -180,8 +182,8 @@ def _clause(sentence: str) -> str:
 
 
 def _platform(results: CampaignResults) -> HeadlinePart:
-    if failed := campaign.infrastructure_failures(results):
-        return HeadlinePart(question="platform", status=Status.BAD, word="platform failed", text=f"it ended {_runs(failed)}")
+    if failed := results.infrastructure_failures:
+        return HeadlinePart(question="platform", status=Status.BAD, word="platform failed", text=_failed_text(failed))
     judged = [found for _, found in judged_stability(results)]
     unstable = [found for found in judged if found.verdict is StabilityVerdict.UNSTABLE]
     drifted = results.drift if results.drift and results.drift.verdict is StabilityVerdict.UNSTABLE else None
@@ -197,12 +199,12 @@ def _platform(results: CampaignResults) -> HeadlinePart:
     return _platform_part(Status.GOOD, f"{_all_of(len(judged), len(judged))}{_spread(judged)}")
 
 
+def _failed_text(names: Sequence[str]) -> str:
+    return f"{count(len(names), 'run')} failed: {join_names(names)}"
+
+
 def _platform_part(status: Status, text: str) -> HeadlinePart:
     return HeadlinePart(question="platform", status=status, word=PLATFORM[status], text=text)
-
-
-def _runs(names: Sequence[str]) -> str:
-    return f"{count(len(names), 'run')}: {join_names(names)}"
 
 
 def judged_stability(results: CampaignResults) -> list[tuple[str, GroupStability]]:
@@ -236,13 +238,13 @@ def _spread(judged: Sequence[GroupStability]) -> str:
 def _why_unclear(unclear: Sequence[GroupStability]) -> str:
     if not unclear:
         return "no run to judge it by"
-    # The first reason of the group with the most runs; the findings have them all.
+    # The first reason of the group with the most runs; the findings list all.
     reason = max(unclear, key=lambda found: found.runs).reason.removeprefix("Unknown: ")
     return _clause(reason.split(" (n = ")[0].split("; ")[0])
 
 
 def cause_clause(results: CampaignResults) -> str:
-    """The causes of instability, strongest first, each kind once in a few words; that none is known otherwise."""
+    """The two strongest causes of instability in a few words, or that the cause is unknown."""
     causes = [cause for _, found in judged_stability(results) if found.verdict is StabilityVerdict.UNSTABLE for cause in found.causes]
     strongest: dict[str, JitterCause] = {}
     for cause in sorted(causes, key=lambda cause: -cause.strength):
@@ -264,7 +266,7 @@ _CAUSES = {
     "slow_host": ("a slow host",),
     "telemetry_gaps": ("telemetry has gaps, the host was too busy",),
 }
-"""By kind, the first template whose numbers are known."""
+"""Kind of cause → templates; the first one whose numbers are known is used."""
 
 
 def _short_cause(cause: JitterCause) -> str:
@@ -273,14 +275,13 @@ def _short_cause(cause: JitterCause) -> str:
             return template.format(**cause.numbers)
         except (KeyError, ValueError, TypeError):
             continue
-    # What preflight found, without the list of processes behind it.
+    # What preflight found, without the list of processes after it.
     found = str(cause.numbers.get("found", "")).split(": ")[0]
     return f"{found} before the start" if found else _clause(cause.text.split(". ")[0])
 
 
 def key_findings(results: CampaignResults) -> list[KeyFinding]:
-    """What matters most, first: failed runs, criteria that are not met, what weakens the ranking, other problems; those of one kind
-    together."""
+    """The most important first: failed runs, unmet criteria, what weakens the ranking, other problems; those of one kind together."""
     found = [*_failed_runs(results), *_unmet_criteria(results), *_weak_ranking(results), *_problems(results), *_notes(results)]
     first = {finding.action: at for at, finding in reversed(list(enumerate(found)))}
     # The same advice once.
@@ -288,7 +289,7 @@ def key_findings(results: CampaignResults) -> list[KeyFinding]:
 
 
 def _failed_runs(results: CampaignResults) -> Iterator[KeyFinding]:
-    """Long names of runs come last: they may be cut, and the cause may not."""
+    """Long names of runs come last: they may be cut, the cause must not."""
     for failure in problems.failures(results):
         names, line = join_names(failure.runs), f" | {failure.where}" if failure.where else ""
         is_short = len(names) <= LONGEST_LEAD
@@ -303,7 +304,7 @@ def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
     for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         for finding in results.verdict.findings:
             metric = finding.criterion.metric if finding.criterion else ""
-            # Failed runs are listed with their causes, and pending ones are in the headline.
+            # Failed runs are listed with their causes; pending ones are in the headline.
             is_shown = failed_runs_shown or (verdict is Verdict.INCONCLUSIVE and results.pending)
             if finding.verdict is not verdict or (metric == "failed_runs" and is_shown):
                 continue
@@ -315,18 +316,18 @@ WEAKEN_RANKING = frozenset(
     {"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only", "too_few_steps", "buffered_output"}
     | {WORLD_UNKNOWN, SMALLER_WORLD, OTHER_NETWORK, STEPS_START_OVER}
 )
-"""Kinds of cautions without which a reader would take the ranking for more than it is, beside the ranking's own."""
+"""Kinds of cautions that weaken the ranking, beside the ranking's own."""
 
 
 def _cautions_of_the_ranking(results: CampaignResults) -> list[campaign.SharedCaution]:
     kinds = WEAKEN_RANKING | {caution.kind for caution in results.ranking.cautions}
-    # The ranking says it of groups, with the one that ran the same.
+    # The ranking reports it with the groups that ran the same.
     kinds -= {"axis_without_effect"} if results.ranking.without_effect else set()
     return [caution for caution in campaign.shown_cautions(results) if caution.kind in kinds]
 
 
 def _weak_ranking(results: CampaignResults) -> Iterator[KeyFinding]:
-    """Several cautions of one kind are one."""
+    """Cautions that weaken the ranking; several of one kind are one."""
     by_kind: dict[str, list[campaign.SharedCaution]] = {}
     for caution in _cautions_of_the_ranking(results):
         by_kind.setdefault(caution.kind, []).append(caution)
@@ -340,14 +341,14 @@ IN_HEADLINE = frozenset({"stability", "drift"})
 
 
 def _problems(results: CampaignResults) -> Iterator[KeyFinding]:
-    """Statements that no criterion asks for; several of one kind are one."""
+    """Problems that no criterion asked for; several of one kind are one."""
     by_kind: dict[str, list[Finding]] = {}
     for finding in problems.failed_statements(results):
         if finding.kind not in IN_HEADLINE:
             by_kind.setdefault(finding.kind, []).append(finding)
     for found in by_kind.values():
-        alike = f" And {len(found) - 1} more like it." if len(found) > 1 else ""
-        yield KeyFinding(status=Status.OPEN, text=f"{found[0].text}{alike}", action=found[0].advice[0].text if found[0].advice else "")
+        others = f" And {len(found) - 1} more like it." if len(found) > 1 else ""
+        yield KeyFinding(status=Status.OPEN, text=f"{found[0].text}{others}", action=found[0].advice[0].text if found[0].advice else "")
 
 
 def _notes(results: CampaignResults) -> Iterator[KeyFinding]:
@@ -358,18 +359,18 @@ def _notes(results: CampaignResults) -> Iterator[KeyFinding]:
 
 
 def first_rows(results: CampaignResults, most: int = MAX_GROUPS) -> list[RankedGroup]:
-    """The best groups of the main lane; the recommended one is among them, though of a hundred that are tied it may be the last."""
+    """The best groups of the main lane, always with the recommended one, which of a hundred tied groups may be the last."""
     rows = campaign.main_rows(results)
     rest = [row for row in rows[most:] if campaign.is_first(row)]
     return [*rows[: max(most - len(rest), 0)], *rest]
 
 
 def left_over(results: CampaignResults, shown_groups: int, shown_findings: int) -> list[tuple[str, str]]:
-    """What the first screen leaves out: the section of the page that has it, and `12 more groups`."""
-    # A caution is among the key findings, or only counted here.
+    """What the first screen leaves out: section of the page, and `12 more groups`."""
+    # Cautions of the ranking are among the key findings, the others are only counted.
     cautions = len(campaign.shown_cautions(results)) - len(_cautions_of_the_ranking(results))
     left = (
-        ("ranking", len(campaign.ranking_rows(results)) - shown_groups, "more group"),
+        ("ranking", len(results.ranking_rows) - shown_groups, "more group"),
         ("found", len(key_findings(results)) - shown_findings, "more finding"),
         ("cautions", cautions, "caution"),
     )

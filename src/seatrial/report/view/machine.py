@@ -49,11 +49,11 @@ def _machine(provenance: Provenance) -> str:
 
 
 def _hosts(provenance: Provenance) -> str:
-    """The host; of many the names of the first, and whether all have the same hardware."""
+    """The host; of many the first names, and whether all have the same hardware."""
     if not provenance.hosts:
         return provenance.host
-    makes = len({tuple(sorted(host_hardware(facts).items())) for facts in provenance.hosts.values()})
-    kinds = "of one kind" if makes == 1 else f"of {makes} kinds"
+    num_kinds = len({tuple(sorted(host_hardware(facts).items())) for facts in provenance.hosts.values()})
+    kinds = "of one kind" if num_kinds == 1 else f"of {num_kinds} kinds"
     return f"{count(len(provenance.hosts), 'host')} {kinds} ({join_names(list(provenance.hosts))}), seen from {provenance.host}"
 
 
@@ -105,7 +105,7 @@ TELEMETRY_COLUMNS: tuple[TelemetryColumn, ...] = (
 
 
 def telemetry_table(results: CampaignResults, names: Sequence[str] | None = None) -> tuple[list[str], list[list[object]]]:
-    """Headers and rows, best group first; of the columns in `names`, or of all, those that any run has a figure for."""
+    """Headers and rows, best group first; only columns in `names`, if given, that any run has a figure for."""
     sampled = {
         key: figures
         for key, runs in runs_by_group(results).items()
@@ -124,7 +124,7 @@ def telemetry_table(results: CampaignResults, names: Sequence[str] | None = None
 
 
 def memory_lines(results: CampaignResults) -> list[str]:
-    """Of each group with samples of GPU memory and a workload that forecasts it: both figures, best group first."""
+    """Forecast and observed GPU memory of each group that has both, best group first."""
     lines = []
     by_group = runs_by_group(results)
     for group in groups_in_order(results):
@@ -146,7 +146,7 @@ def _values(runs: Sequence[dict[str, Scalar]], name: str) -> list[float]:
 
 
 ALL_SHOWN = 8
-"""Hosts of a run that are all shown; of more, the odd ones."""
+"""Up to this many hosts of a run are all shown; of more, only the odd ones."""
 MAX_RUNS = 12
 HOST_COLUMNS = (
     "run", "host", "ranks", "clock offset", "exit code", "ended", "CPU %", "GPU %", "tree peak MiB", "net in MiB/s", "net out MiB/s",
@@ -162,7 +162,7 @@ HOSTS_EXPLAINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class HostRow:
-    """One host of one run, as summary.json has it."""
+    """One host of one run, as in summary.json."""
 
     run: str
     host: str
@@ -190,7 +190,7 @@ class RunHosts:
 
     @property
     def shown(self) -> tuple[HostRow, ...]:
-        """All of a few, else the odd ones."""
+        """All hosts of a few, else the odd ones."""
         return self.hosts if len(self.hosts) <= ALL_SHOWN else tuple(row for row in self.hosts if row.odd)
 
 
@@ -213,7 +213,7 @@ def _host_row(node: NodeRecord, run: str, measured: MeasuredRun) -> HostRow:
     offset_s, trip_s = node.clock_offset_s, node.clock_round_trip_s
     did = {one.host: one for one in measured.measure.by_host} if measured.measure else {}
     is_off = offset_s is not None and abs(offset_s) > SKEW_S
-    # With place `pernode`, or an address in a hostfile, the host's own name is another.
+    # With place `pernode`, or an address in a hostfile, the host's own name differs.
     has_own_name = node.host and node.host.partition(".")[0] != node.name.partition(".")[0]
     return HostRow(
         run=run,
@@ -289,7 +289,7 @@ def _small(seconds: float) -> str:
 
 SMOKE = "smoke"
 MAX_RECORDS = 3
-"""Shown in reports; summary.json has them all."""
+"""Records in reports; summary.json has all."""
 SMOKE_EXPLAINED = (
     "Start-up is launch to the end of the first step on the slowest rank, the loop from the first step's end to the last's; steps and "
     "samples a second are by wall clock over the measured window. Medians are over the rolling timing points (`timing_points.csv`)."
@@ -298,7 +298,7 @@ SMOKE_EXPLAINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeRecord:
-    """One run."""
+    """The facts of one run."""
 
     run: str
     rows: dict[str, str]
@@ -318,7 +318,7 @@ def smoke_records(results: CampaignResults) -> list[SmokeRecord]:
 
 
 def smoke_table(records: Sequence[SmokeRecord]) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows: a column for each of the first MAX_RECORDS runs."""
+    """Headers and rows: a column per run, for the first MAX_RECORDS runs."""
     shown = records[:MAX_RECORDS]
     names = dict.fromkeys(name for record in shown for name in record.rows)
     return ["", *(record.run for record in shown)], [[name, *(record.rows.get(name) or NONE for record in shown)] for name in names]
@@ -363,7 +363,7 @@ def _smoke_times(run: MeasuredRun, measure: RunMeasure) -> Iterator[tuple[str, s
 
 
 def _smoke_speed(run: MeasuredRun, measure: RunMeasure) -> Iterator[tuple[str, str]]:
-    window = f" (steps {measure.window.first_step}–{measure.window.last_step}, n = {measure.window.n})" if measure.window else ""
+    window = f" ({measure.window.text}, n = {measure.window.n})" if measure.window else ""
     yield "steps/s", figure(measure.steps_per_s) + (window if measure.steps_per_s is not None else "")
     batch = global_batch(run.attempt.spec, measure.effective, measure.world_size) if measure.ranks_known else None
     if batch is None and measure.samples_per_s is not None and measure.steps_per_s:
@@ -390,19 +390,19 @@ def _instant(seconds: float | None) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    # Beyond a millisecond nothing here is known.
+    # Nothing here is more precise than a millisecond.
     return NONE if seconds is None else f"{seconds:.3f} s" if seconds < 10 else f"{figure(seconds)} s"
 
 
 ETA_EXPLAINED = (
     "Estimates are computed at every logged step; errors are against what then happened, from a tenth of each run on. Progress is read "
-    "every five seconds, so what was shown live may have been further off. An interval covers the truth nine times of ten; estimates that "
+    "every five seconds, so what was shown live may have been further off. An interval covers the truth nine times in ten; estimates that "
     "a script printed itself have none."
 )
 
 
 def pooled_quality(results: CampaignResults) -> EtaQuality | None:
-    """Over all points of the runs that count."""
+    """The quality over all points of the counted runs."""
     return measure_eta_quality(
         (points_of_mode(run.measure.eta_points, run.attempt.spec.timing.eta_mode), run.measure.eta_quality.length_s or 0.0)
         for run in results.counted
@@ -415,7 +415,7 @@ def eta_line(results: CampaignResults) -> str:
     pooled = pooled_quality(results)
     if pooled is None:
         return no_eta_sentence(results)
-    held = "" if pooled.covered is None else f"; {whole_percent(pooled.covered)} of the intervals held"
+    held = "" if pooled.covered is None else f"; {whole_percent(pooled.covered)} of the intervals covered the true end"
     return (
         f"ETA: off by {format_duration(pooled.median_error_s)} in the median and {format_duration(pooled.p90_error_s)} at p90 "
         f"({percent(pooled.median_fraction)} and {percent(pooled.p90_fraction)} of a run), {count(pooled.points, 'estimate')}{held}."
@@ -423,13 +423,13 @@ def eta_line(results: CampaignResults) -> str:
 
 
 def no_eta_sentence(results: CampaignResults) -> str:
-    """That there is no ETA, or none that could be checked, and why."""
+    """Why there is no ETA, or none that could be checked."""
     has_points = any(_has_points(run) for run in results.counted)
     return f"{'ETA not checked' if has_points else 'No ETA'}: {why_no_eta(results)}."
 
 
 def why_no_eta(results: CampaignResults) -> str:
-    """Why there is no estimate that could be held against the truth."""
+    """Why no estimate could be compared with the true end."""
     runs = results.counted
     if not runs:
         return "no run has ended ok"

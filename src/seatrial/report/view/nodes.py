@@ -1,10 +1,11 @@
-"""Which node is slow, of a campaign that runs the same job on each node (`axes: {place.node: …}`, `seatrial sweep --each-node`).
+"""Which node is slow, in a campaign that runs the same job on each node (`axes: {place.node: …}`, `seatrial sweep --each-node`).
 
 In: CampaignResults. Out: one answer for the headline of every report: the slow nodes with how much and its interval, or that there is none,
-or why it is unknown.
+or why it is unknown. It words the ranking for such a campaign, in place of the winner, and is not a finding: a gate is a criterion
+(`regression_pct` against a node).
 
-A node is slow where the whole 95 % interval of its ratio to the fastest node is more than SLOW_PCT below it: among many nodes the last is
-always significantly slower than the first, by little. Against the fastest, and not the middle one, which may itself be slow.
+A node is slow where all of the 95 % interval of its ratio to the fastest node is more than SLOW_PCT below 1: among many nodes the last is
+always significantly slower than the first, by little. The middle node is no reference, as it may itself be slow.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.report.view import campaign
 
-# As much as healthy nodes of one kind differ: fans, firmware, the place in the rack.
+# Healthy nodes of one kind differ by up to this: fans, firmware, position in the rack.
 SLOW_PCT = 3.0
-# Twice as fast as the fastest: an interval that reaches beyond says nothing, of two repeats of a noisy node.
+# Twice as fast as the fastest: an interval beyond that, as of two repeats of a noisy node, is not shown.
 MIN_PCT = -100.0
 SLOW, NONE_SLOW, UNKNOWN = "slow node", "no slow node", "slow node unknown"
 
@@ -34,7 +35,7 @@ class SlowNodes:
 
 
 def slow_nodes(results: CampaignResults) -> SlowNodes | None:
-    """None for a campaign that compares anything else than nodes."""
+    """None for a campaign that compares anything but nodes."""
     rows = [row for row in campaign.main_rows(results) if NODE_AXIS in row.summary.axes]
     others = {tuple((name, value) for name, value in row.summary.axes.items() if name != NODE_AXIS) for row in rows}
     if len(rows) < 2 or len(rows) < len(campaign.main_rows(results)) or len(others) > 1:
@@ -46,7 +47,7 @@ def slow_nodes(results: CampaignResults) -> SlowNodes | None:
     if best is None or not measured:
         return SlowNodes(word=UNKNOWN, text=f"{count(len(rows) - len(failed), 'node')} measured{beside}")
     if any(row.ratio is None or row.ratio.low is None for row in measured):
-        return SlowNodes(word=UNKNOWN, text=f"one run on a node proves nothing: raise repeats{beside}")
+        return SlowNodes(word=UNKNOWN, text=f"one run per node proves nothing: raise repeats{beside}")
     speeds = {_name(row): _speed(row.ratio, results) for row in measured if row.ratio}
     limit = 1 - SLOW_PCT / 100
     if slow := [row for row in measured if (speeds[_name(row)].high or 1.0) < limit]:
@@ -70,7 +71,7 @@ def _clause(row: RankedGroup, best: RankedGroup, results: CampaignResults) -> st
 
 
 def _speed(found: Estimate, results: CampaignResults) -> Estimate:
-    """The ratio of speeds, where the figure is a time its inverse."""
+    """The ratio of speeds: the inverse where the figure is a time."""
     if results.ranking.higher_is_better:
         return found
     low, high = (1 / end if end else None for end in (found.high, found.low))

@@ -1,27 +1,24 @@
-"""What went wrong and what was found: failures, health, statements, and the findings of `seatrial why`."""
+"""What went wrong and what was found: failures, health, findings beside the criteria."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from seatrial.core.log_lines import lines_to_show
 from seatrial.core.text import count, format_duration, join_names
 from seatrial.records.caution import Scalar
-from seatrial.records.codec import to_json
 from seatrial.records.measure import HarmlessCount, RunHealth
 from seatrial.records.outcome import Fault, Outcome, RunOutcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.signatures.registry import fault_of
-from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
+from seatrial.records.verdict import Criterion, Finding, Verdict
 from seatrial.report.text import figure, one_line
 
 FRAME = re.compile(r'File "[^"]+", line \d+')
 WHAT_FITS = "what_fits"
-"""The kind of caution that is shown with the failures."""
+"""Kind of the cautions that are shown with the failures."""
 RUN_AGAIN = (
     "Platform failure: not counted against the group. Fix the platform and run the same command again; until then attribute no difference "
     "to the code."
@@ -30,8 +27,8 @@ RUN_AGAIN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Runs that ended the same way for the same reason, one entry of `failures` in summary.json; `detail`, `log_tail` and `telling` are the
-    first one's."""
+    """Runs that ended in the same way for the same reason, an entry of `failures` in summary.json; `detail`, `log_tail` and `telling` are
+    those of the first run."""
 
     runs: tuple[str, ...]
     outcome: str
@@ -39,16 +36,16 @@ class Failure:
     detail: str
     action: str
     duration_s: float
-    """Of the run that ended soonest."""
+    """Duration of the shortest run."""
     log_tail: tuple[str, ...]
     fault: str = Fault.UNKNOWN.value
-    """Whose fault it is."""
+    """The `Fault`: platform, settings or script."""
     telling: tuple[str, ...] = ()
-    """The most telling lines, where no signature explains the end."""
+    """The most relevant lines, where no signature explains the end."""
     fits: tuple[str, ...] = ()
-    """What fits, for a run that was out of memory."""
+    """What fits, for a run that ran out of memory."""
     longest_s: float | None = None
-    """Of the run that ended last."""
+    """Duration of the longest run."""
 
     @property
     def after(self) -> str:
@@ -58,19 +55,19 @@ class Failure:
 
     @property
     def where(self) -> str:
-        """The innermost frame, or the most telling line that is not in the detail already."""
+        """The innermost frame, or the most relevant line that is not in the detail."""
         lines = [line.strip() for line in self.telling if line.strip() not in self.detail]
         frames = [line for line in lines if FRAME.match(line)]
         return next(iter([*frames[-1:], *lines[:1]]), "")
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """That the platform was at fault; what fits."""
+        """Remarks: the platform was at fault; what fits."""
         return (*([RUN_AGAIN] if self.fault == Fault.INFRASTRUCTURE.value else []), *self.fits)
 
 
 def failures(results: CampaignResults) -> list[Failure]:
-    """Failed current runs, those of one cause and message together."""
+    """Failed current runs; those with the same cause and message are one entry."""
     together: dict[tuple[str, str, str], list[MeasuredRun]] = {}
     for run, ended in _failed(results):
         together.setdefault((ended.outcome.value, ended.cause.value, ended.message), []).append(run)
@@ -107,7 +104,7 @@ def _failure(runs: list[MeasuredRun], results: CampaignResults) -> Failure:
 
 NO_HEALTH = "Unknown: no run has ended by itself yet, or its output is unreadable."
 HARMLESS = "Harmless warnings; nothing needs doing:"
-# deepspeed prints it in every run on one machine: the summary lists it, the terminal does not.
+# DeepSpeed prints it in every run on one machine: the summary lists it, the terminal does not.
 IN_EVERY_RUN = frozenset({"no_hostfile"})
 
 
@@ -126,19 +123,19 @@ class Health:
     """The health of all current runs together."""
 
     runs: int
-    """Runs that were examined."""
+    """Number of examined runs."""
     fatal_tracebacks: tuple[str, ...]
     """Failed runs with a traceback in their output."""
     other_tracebacks: tuple[str, ...]
-    """Runs that ended ok and printed one all the same."""
+    """Runs that ended ok and printed one nevertheless."""
     ranks_started: int
-    """Of the runs that recorded how their ranks ended."""
+    """Ranks of the runs that recorded how their ranks ended."""
     ranks_ended_well: int
     ranks_unknown: tuple[str, ...]
-    """Failed runs that did not record it."""
+    """Runs that did not record it."""
     harmless: tuple[WarningSeen, ...]
     harmless_runs: int
-    """Runs that printed at least one of them."""
+    """Number of runs that printed at least one of them."""
 
 
 def health_of(results: CampaignResults) -> Health:
@@ -170,7 +167,7 @@ def health_line(results: CampaignResults) -> str:
 
 
 def _examined(results: CampaignResults) -> Iterator[tuple[str, bool, RunHealth]]:
-    """Run, whether it ended ok, and its health."""
+    """Name, whether it ended ok, and health of each examined run."""
     for run in results.runs:
         health = run.measure.health if run.measure else None
         if run.attempt.current and health and run.outcome and not run.outcome.is_cut_short:
@@ -184,7 +181,7 @@ def _warnings(seen: list[HarmlessCount]) -> tuple[WarningSeen, ...]:
 
 
 def health_sentences(health: Health) -> Iterator[str]:
-    """One sentence each."""
+    """The facts, one sentence each."""
     fatal = f"{count(len(health.fatal_tracebacks), 'run')}: {join_names(health.fatal_tracebacks)}" if health.fatal_tracebacks else "none"
     yield f"Fatal tracebacks: {fatal}."
     if health.other_tracebacks:
@@ -201,9 +198,9 @@ def _printed_and_ok(health: Health) -> str:
 
 
 DECIDES_NOTHING = "None of these changes the verdict: only criteria do."
-# These have sections or sentences of their own: failures, the winners' sentence, cautions.
+# Shown elsewhere: in the section of failures, the sentence about the winners, cautions.
 STATED_ELSEWHERE = frozenset({"failure", "winner", "steady_state", "debug", "process_group"})
-# By kind: what holds, and what is undecided.
+# By kind: the text where it holds, and where it is undecided.
 HOLDS = {
     "leak": "no leak",
     "straggler": "no straggler",
@@ -216,85 +213,43 @@ OPEN = {"leak": "leaks", "straggler": "stragglers", "stability": "stability", "d
 
 
 WORDS = {Verdict.FAIL: "problem", Verdict.INCONCLUSIVE: "unknown", Verdict.PASS: "ok"}
-"""What a statement is called in every report: PASS, FAIL and INCONCLUSIVE are for criteria, which alone decide."""
+"""Words for findings without a criterion: PASS, FAIL and INCONCLUSIVE are only for criteria, which decide."""
 MARKS = {"PASS": "+", "FAIL": "x", "INCONCLUSIVE": "?", "problem": "!", "unknown": "?", "ok": "+"}
-"""By word."""
+"""Word → mark."""
 
 
 def is_statement(finding: Finding) -> bool:
-    """Whether it stands beside the criteria."""
+    """Whether it is a finding without a criterion."""
     return finding.criterion is None and finding.kind != "criterion"
 
 
 def word_of(finding: Finding) -> str:
-    """`FAIL` of a criterion, `problem` of a statement."""
+    """`FAIL` for a criterion, `problem` for other findings."""
     return WORDS[finding.verdict] if is_statement(finding) else finding.verdict.value
 
 
 def short_id(finding: Finding) -> str:
-    """The number of a criterion, which `why` takes; else the whole id."""
+    """The number of a criterion, which `seatrial why` accepts; else the whole id."""
     return finding.id.split("-")[0] if finding.criterion else finding.id
 
 
 def failed_statements(results: CampaignResults) -> list[Finding]:
-    """Statements that do not hold and that no other section shows."""
+    """Problems that no other section shows."""
     return [one for one in results.verdict.statements if one.verdict is Verdict.FAIL and one.kind not in STATED_ELSEWHERE]
 
 
 def open_kinds(results: CampaignResults) -> list[str]:
-    """Kinds of statements that cannot be decided, mostly since the runs were too short."""
+    """Kinds of undecided findings; mostly the runs were too short."""
     found = (one.kind for one in results.verdict.statements if one.verdict is Verdict.INCONCLUSIVE and one.kind not in STATED_ELSEWHERE)
     return list(dict.fromkeys(OPEN.get(kind, kind) for kind in found))
 
 
 def holding_kinds(results: CampaignResults) -> list[str]:
-    """Kinds of statements that hold, with a remark where they hold in some runs only."""
+    """Kinds of findings that hold, with a remark where they hold only in some runs."""
     statements = results.verdict.statements
     doubtful = {one.kind for one in statements if one.verdict is not Verdict.PASS}
     holding = dict.fromkeys(one.kind for one in statements if one.verdict is Verdict.PASS and one.kind in HOLDS)
     return [f"{HOLDS[kind]} in the rest" if kind in doubtful else HOLDS[kind] for kind in holding]
-
-
-# A finding over a thousand runs has as many numbers; --json has them all.
-MAX_NUMBERS = 8
-MAX_FILES = 4
-LABEL_COLUMNS = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class TracedNumber:
-    """One number, how it is computed, and the raw files it comes from, relative to the campaign's folder."""
-
-    evidence: Evidence
-    computed: str
-    raw: tuple[str, ...]
-
-
-def findings_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
-    """Every finding: its id, then its text."""
-    for finding in findings:
-        yield f"{MARKS[word_of(finding)]} {one_line(finding.id)}  {word_of(finding)}"
-        yield from _wrapped(finding.text, width, "    ")
-
-
-def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: str, width: int) -> Iterator[str]:
-    """One finding in full."""
-    yield f"{one_line(finding.id)}: {word_of(finding)}"
-    yield from _wrapped(finding.text, width, "")
-    if finding.criterion:
-        yield from _labelled("criterion", criterion_text(finding.criterion), width)
-        if finding.criterion.reason:
-            yield from _labelled("because", finding.criterion.reason, width)
-    for advice in finding.advice:
-        yield from _labelled("try", f"{advice.text} [{advice.id}]", width)
-    yield ""
-    if not numbers:
-        yield "No numbers: the text says what is missing."
-    for number in numbers[:MAX_NUMBERS]:
-        yield from _number(finding, number, width)
-    if len(numbers) > MAX_NUMBERS:
-        yield f"and {count(len(numbers) - MAX_NUMBERS, 'number')} more: --json has them all"
-    yield from _labelled("recompute", command, width)
 
 
 def criterion_text(criterion: Criterion) -> str:
@@ -308,43 +263,9 @@ def criterion_text(criterion: Criterion) -> str:
     return ", ".join(parts)
 
 
-def _number(finding: Finding, number: TracedNumber, width: int) -> Iterator[str]:
-    evidence = number.evidence
-    name = evidence.name or (finding.criterion.metric if finding.criterion else finding.kind)
-    yield from _wrapped(f"{evidence.subject}: {name} = {value_text(evidence.value, evidence.unit)}", width, "")
-    yield from _labelled("file", evidence.file or "none", width)
-    yield from _labelled("window", evidence.window or "whole", width)
-    yield from _labelled("n", "not counted" if evidence.n is None else str(evidence.n), width)
-    yield from _labelled("computed", number.computed, width)
-    none = "no file that is there: its files are gone, or those of the other campaign or of history are"
-    yield from _labelled("made of", join_names(number.raw, MAX_FILES) if number.raw else none, width)
-    yield ""
-
-
 def value_text(value: Scalar, unit: str) -> str:
     """'1,270 samples/s', 'none', 'true'."""
     if value is None:
         return "none"
     shown = str(value).lower() if isinstance(value, bool) else figure(value) if isinstance(value, float) else str(value)
     return f"{one_line(shown)} {unit}".rstrip()
-
-
-def _labelled(label: str, text: str, width: int) -> Iterator[str]:
-    lines = list(_wrapped(text, width, " " * (LABEL_COLUMNS + 2)))
-    yield f"  {label:{LABEL_COLUMNS}}{lines[0].strip()}" if lines else f"  {label}"
-    yield from lines[1:]
-
-
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    # Names of runs and files are copied and pasted: none is broken in two.
-    return textwrap.wrap(
-        one_line(text), max(width, 40), initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-
-
-def finding_json(finding: Finding, numbers: Sequence[TracedNumber], command: str) -> dict[str, Any]:
-    """The finding with every number, for programs."""
-    document: dict[str, Any] = to_json(finding)
-    document["numbers"] = [{**to_json(one.evidence), "computed": one.computed, "raw": list(one.raw)} for one in numbers]
-    document["remake"] = command
-    return document

@@ -1,4 +1,4 @@
-"""Steps as every renderer shows them: step times, phases, start-up, ranks; one record a group, best first."""
+"""Steps as every renderer shows them: step times, phases, start-up, ranks; a record per group, best first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from seatrial.report.view.campaign import groups_in_order, mean_of, runs_by_grou
 
 
 def groups_with(results: CampaignResults, table: str) -> int:
-    """How many groups have runs that count with rows of that table."""
+    """Number of groups with counted runs that have rows of that table."""
     return sum(1 for _ in charted_runs(results, table))
 
 
 def charted_runs(results: CampaignResults, table: str) -> Iterator[tuple[GroupSummary, list[MeasuredRun]]]:
-    """Groups with runs that count and have that table, best first, and those runs."""
+    """Groups with counted runs that have that table, best first, and those runs."""
     by_group = runs_by_group(results)
     for group in groups_in_order(results):
         if runs := [run for run in by_group.get(group.group_key, []) if run.charts and table in run.charts.tables]:
@@ -31,25 +31,25 @@ def charted_runs(results: CampaignResults, table: str) -> Iterator[tuple[GroupSu
 
 
 def chart_rows(run: MeasuredRun, table: str) -> list[dict[str, Scalar]]:
-    """The rows of one of a run's tables; none where it has no such table."""
+    """The rows of a table of the run; none where it has no such table."""
     columns = run.charts.tables.get(table, {}) if run.charts else {}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def chart_columns(run: MeasuredRun, table: str, *names: str) -> Iterator[tuple[Scalar, ...]]:
-    """The rows of some columns alone: steps are many."""
+    """The rows of some columns only: there are many steps."""
     columns = run.charts.tables.get(table, {}) if run.charts else {}
     return zip(*(columns[name] for name in names), strict=True) if all(name in columns for name in names) else iter(())
 
 
 def num_steps_with_phases(run: MeasuredRun) -> int:
-    """Steps whose phases all ranks recorded: work and wait are medians over these, while a rank's n is all steps that count."""
+    """Steps whose phases all ranks recorded: work and wait are medians over these; a rank's n are all counted steps."""
     return max((int(finite_number(row.get("n")) or 0) for row in chart_rows(run, PHASES)), default=0)
 
 
 NO_STEPS = "No run that counts recorded its steps."
 LOG_FROM = 8.0
-"""In medians: a longer step would flatten all others on a linear scale."""
+"""Times the median: a longer step would flatten all others on a linear scale."""
 Point = tuple[int, float | None]
 """A step and its milliseconds; None for one that does not count."""
 Pair = tuple[float, float] | tuple[None, None]
@@ -57,31 +57,31 @@ Pair = tuple[float, float] | tuple[None, None]
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """The steps of one group that count."""
+    """The counted steps of one group."""
 
     group: GroupSummary
     window: str
     lowest_ms: float
-    """Over all counted steps, each as long as its slowest rank took, like the percentiles."""
+    """The lowest of all counted steps, each as long as its slowest rank took, as in the percentiles."""
     median_ms: float
     highest_ms: float
     runs: tuple[tuple[Point, ...], ...]
 
     @property
     def on_logs(self) -> bool:
-        """Whether the course needs a log scale."""
+        """Whether the course is drawn on a log scale."""
         return self.lowest_ms > 0 and self.highest_ms > LOG_FROM * self.median_ms
 
 
 def step_times(results: CampaignResults, most: int | None = None) -> list[StepTimes]:
-    """One per group with counted steps, or of the first `most` of them."""
+    """One per group with counted steps; at most `most`."""
     found = (_step_times(group, runs, window_text(runs)) for group, runs in charted_runs(results, STEPS))
     return list(islice((times for times in found if times), most))
 
 
 def step_time_course(times: StepTimes, columns: int) -> list[float | None]:
-    """The step time along the window, one value per step; for more steps than columns, the lowest and the highest of each share. Several
-    runs give their median."""
+    """The step time along the window, a value per step; for more steps than columns, the lowest and the highest of each share. Of several
+    runs the median."""
     counted = [step for run in times.runs for step, ms in run if ms is not None]
     first, last = min(counted), max(counted)
     each = last - first + 1 <= columns
@@ -92,7 +92,7 @@ def step_time_course(times: StepTimes, columns: int) -> list[float | None]:
 
 
 def course_sparkline(times: StepTimes, columns: int) -> str:
-    """The course as a sparkline, from the lowest step of all to the highest."""
+    """The course as a sparkline, scaled from the lowest step to the highest."""
     scaled = math.log if times.on_logs else float
     line = [None if value is None else scaled(value) for value in step_time_course(times, columns)]
     return sparkline(line, columns, low=scaled(times.lowest_ms), high=scaled(times.highest_ms))
@@ -116,7 +116,7 @@ def _step_times(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -
 
 
 def _ends(run: MeasuredRun) -> Iterator[float]:
-    """The lowest and the highest step of a run. Its course is one rank's, and thinned: they may not be in it."""
+    """The lowest and the highest step of a run, which may be missing in its course: that is one rank's, and thinned."""
     for quantile, ms in chart_columns(run, STEP_TIMES, "quantile", "iter_ms"):
         if finite_number(quantile) in (0.0, 1.0) and (known := finite_number(ms)) is not None:
             yield known
@@ -129,8 +129,8 @@ def _points(run: MeasuredRun) -> Iterator[Point]:
 
 
 def _shares(run: Sequence[Point], first: int, last: int, count: int) -> list[Pair]:
-    """Lowest and highest of each share of the steps, in their order. A share whose steps do not count is a gap; one that thinning left
-    without a step repeats the one before it."""
+    """Lowest and highest of each share of the steps, in their order. A share whose steps do not count is a gap; one without a step, after
+    thinning, repeats the previous one."""
     steps: list[list[float | None]] = [[] for _ in range(count)]
     for step, ms in run:
         if first <= step <= last:
@@ -142,7 +142,7 @@ def _shares(run: Sequence[Point], first: int, last: int, count: int) -> list[Pai
 
 
 def _median_of(pairs: Sequence[Pair]) -> Pair:
-    """The median run's lowest and highest, in the order that most runs have them in."""
+    """Medians of the runs' lowest and highest, in the order of most runs."""
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     if not known:
         return None, None
@@ -156,7 +156,7 @@ NO_PHASES = "No phases recorded: use the probe, or log the time of each phase."
 
 @dataclass(frozen=True, kw_only=True)
 class Breakdown:
-    """The parts of a whole (a step, a start-up) in one group: means over its runs, in ms or in s."""
+    """The parts of a step, in ms, or of a start-up, in s: means over the runs of a group."""
 
     group: GroupSummary
     window: str
@@ -164,13 +164,13 @@ class Breakdown:
     whole: float
     runs: int
     n: int = 0
-    """Steps that it was taken on."""
+    """Number of steps it was measured on."""
     usual: float | None = None
-    """The median of all steps that count; recording phases may make a step slower."""
+    """The median of all counted steps; recording phases may make a step slower."""
 
 
 def phases(results: CampaignResults, most: int | None = None) -> list[Breakdown]:
-    """One per group whose runs recorded phases, in ms; or of the first `most` of them."""
+    """One per group whose runs recorded phases, in ms; at most `most`."""
     found = (_phases(group, runs, window_text(runs)) for group, runs in charted_runs(results, PHASES))
     return list(islice((one for one in found if one), most))
 
@@ -199,8 +199,8 @@ def _phases(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -> Br
 
 NO_STARTUP = "No start-up recorded: use the probe, which records process start and what happens before the first step."
 STARTUP_EXPLAINED = (
-    "Seconds, mean over the runs that count, each of the rank whose first step ended last. Launch is the time until its process began, "
-    "import from there until its probe began; other is what no name was given to."
+    "Seconds, mean over the counted runs, each of the rank whose first step ended last. Launch is the time until its process began, "
+    "import from there until its probe began; other has no name."
 )
 
 
@@ -211,7 +211,7 @@ def startups(results: CampaignResults) -> list[Breakdown]:
     for group in groups_in_order(results):
         known = [run.measure.startup for run in by_group.get(group.group_key, []) if run.measure and run.measure.startup]
         if known:
-            # Each part over the runs that recorded it: one that a run does not name is unknown, not 0.
+            # Each part over the runs that recorded it: in the others it is unknown, not 0.
             parts = {part: fmean(one[part] for one in known if part in one) for part in STARTUP_PARTS if any(part in one for one in known)}
             in_all = fmean(sum(one.values()) for one in known)
             found.append(Breakdown(group=group, window="start-up", parts=parts, whole=in_all, runs=len(known)))
@@ -230,12 +230,12 @@ def startup_table(results: CampaignResults) -> tuple[list[str], list[list[object
 
 
 EVEN_SHARE = 0.05
-"""Share of a step: ranks whose waits differ by less are even, and get no line of their own."""
+"""Share of a step: ranks whose waits differ by less are even and get no line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankTimes:
-    """One rank of a group: medians, and over the runs the median of those."""
+    """One rank of a group: medians over its runs' medians."""
 
     rank: int
     where: str
@@ -251,7 +251,7 @@ class Ranks:
     window: str
     ranks: tuple[RankTimes, ...]
     n: int = 0
-    """Steps that work and wait are medians of, over the runs."""
+    """Number of steps that work and wait are medians of, over the runs."""
 
     @property
     def is_even(self) -> bool:
@@ -291,15 +291,15 @@ def _ranks(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -> Ran
 
 
 def _rank(rank: int, rows: Sequence[dict[str, Scalar]]) -> RankTimes:
-    places = dict.fromkeys(_where(row) for row in rows)
+    locations = dict.fromkeys(_location(row) for row in rows)
     return RankTimes(
         rank=rank,
-        where=", ".join(place for place in places if place),
+        where=", ".join(location for location in locations if location),
         work_ms=median([ms for row in rows if (ms := finite_number(row.get("work_p50_ms"))) is not None] or [0.0]),
         wait_ms=median([ms for row in rows if (ms := finite_number(row.get("wait_p50_ms"))) is not None] or [0.0]),
     )
 
 
-def _where(row: dict[str, Scalar]) -> str:
+def _location(row: dict[str, Scalar]) -> str:
     gpu = row.get("gpu")
     return " ".join(part for part in (str(row.get("host") or ""), f"GPU {gpu}" if gpu not in (None, "") else "") if part)

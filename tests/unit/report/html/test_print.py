@@ -83,7 +83,7 @@ def test_charts_that_could_not_be_drawn_are_named(tmp_path: Path, page: Path) ->
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"ends_at_once": True}, "ended before its work was done; it said: No usable sandbox!"),
+        ({"ends_at_once": True}, "ended too early; its last error: No usable sandbox!"),
         ({"Page_printToPDF": {"error": {"message": "Printing failed"}}}, "refused Page.printToPDF: .*Printing failed"),
         ({"Page_printToPDF": {"result": {"data": "aGVsbG8="}}}, "did not print a PDF"),
         ({"Page_printToPDF": {"result": {"data": "not base64!"}}}, "did not print a PDF"),
@@ -103,7 +103,7 @@ def test_a_browser_that_fails_is_reported_and_the_old_pdf_stays(tmp_path: Path, 
 def test_one_that_hangs_is_ended_with_its_group(tmp_path: Path, own_temporary_folder: Path) -> None:
     browser = StubBrowser(tmp_path, silent_at="Page.printToPDF", has_child=True)
     with (
-        pytest.raises(BrowserError, match=r"gave no answer to Page\.printToPDF in time"),
+        pytest.raises(BrowserError, match=r"did not answer Page\.printToPDF in time"),
         headless_browser(str(browser.program), TIMEOUT_S) as tools,
     ):
         tools.call("Target.createTarget")

@@ -1,8 +1,8 @@
 """Findings beside the criteria, each with its evidence: winner, stability and its causes, drift, leaks, stragglers, steady state, slow
 steps, failures, debug settings, whether the ranks trained together.
 
-In: the campaign's facts. Out: findings without a criterion, the gravest first. None of them changes the exit code; for that, a plan names
-the metric in a criterion. A few runs are listed one by one, many with the same finding together.
+In: the campaign. Out: findings without a criterion, the most severe first. None changes the exit code; for that, a plan names
+the metric in a criterion. A few runs get a finding each; many with the same one share it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seatrial.judge.evidence import (
     FILES,
     MAX_APART,
     NO_SAMPLES,
-    Facts,
+    JudgedCampaign,
     attempt_file,
     failed_by_platform,
     fault,
@@ -51,7 +51,7 @@ from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
 
-_GRAVITY = {Verdict.FAIL: 0, Verdict.INCONCLUSIVE: 1, Verdict.PASS: 2}
+_SEVERITY = {Verdict.FAIL: 0, Verdict.INCONCLUSIVE: 1, Verdict.PASS: 2}
 _VERDICTS = {
     StabilityVerdict.STABLE: Verdict.PASS,
     StabilityVerdict.UNSTABLE: Verdict.FAIL,
@@ -65,9 +65,9 @@ STRAGGLER_KINDS = ("slow_rank", "slow_host")
 RunTrend = tuple[MeasuredRun, MemoryTrend]
 RunStraggler = tuple[MeasuredRun, Straggler]
 RunSlowSteps = tuple[MeasuredRun, SlowSteps]
-# Slow steps that take more of a run's time than this are a fault; below they are only named. A twentieth is the difference in speed that
-# the ready criteria allow.
-GRAVE_TIME_SHARE = 0.05
+# Above this share of a run's time slow steps are a problem, below it they are only named. The ready criteria allow the same difference in
+# speed.
+SEVERE_TIME_SHARE = 0.05
 MAX_STEPS_NAMED = 3
 MAX_LINES = 3
 _FAULTS = {
@@ -77,30 +77,30 @@ _FAULTS = {
 }
 
 
-def statements(facts: Facts) -> tuple[Finding, ...]:
-    """All of them, by verdict."""
-    if not facts.finished:
+def other_findings(campaign: JudgedCampaign) -> tuple[Finding, ...]:
+    """Every finding that no criterion asked for, by verdict."""
+    if not campaign.finished:
         return ()
     found = [
-        *failure_statements(facts),
-        *leak_statements(facts),
-        *straggler_statements(facts),
-        *stability_statements(facts),
-        *cause_statements(facts),
-        *drift_statement(facts),
-        *debug_statements(facts),
-        *process_group_statements(facts),
-        *steady_statements(facts),
-        *slow_step_statements(facts),
-        *winner_statement(facts),
+        *failure_findings(campaign),
+        *leak_findings(campaign),
+        *straggler_findings(campaign),
+        *stability_findings(campaign),
+        *cause_findings(campaign),
+        *drift_finding(campaign),
+        *debug_findings(campaign),
+        *process_group_findings(campaign),
+        *steady_findings(campaign),
+        *slow_step_findings(campaign),
+        *winner_finding(campaign),
     ]
-    return tuple(sorted(found, key=lambda finding: _GRAVITY[finding.verdict]))
+    return tuple(sorted(found, key=lambda finding: _SEVERITY[finding.verdict]))
 
 
-def winner_statement(facts: Facts) -> Iterator[Finding]:
-    """PASS when the winner is significantly better than every other group, no run is pending, and the platform failed none."""
-    ranking, failed = facts.ranking, facts.platform_failures
-    chosen = facts.group(ranking.recommended)
+def winner_finding(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """PASS when the winner is significantly better than every other group, no run is pending and none failed because of the platform."""
+    ranking, failed = campaign.ranking, campaign.platform_failures
+    chosen = campaign.group(ranking.recommended)
     reason = ranking.reason.rstrip(".") or "No group could be ranked"
     if chosen is None:
         yield Finding(id="winner", kind="winner", verdict=Verdict.INCONCLUSIVE, text=f"No winner. {reason}.")
@@ -108,19 +108,20 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
     value = chosen.figures.get(ranking.metric)
     figure = f" with {format_number(value.mean)} {ranking.unit}".rstrip() if value else ""
     figure += f", {ranking.condition}" if ranking.condition else ""
-    sure = ranking.winner == chosen.group and not failed and not facts.pending
-    rival = next((place for place in ranking.groups if place.can_win and place.group != chosen.group), None)
+    sure = ranking.winner == chosen.group and not failed and not campaign.pending
+    rival = next((row for row in ranking.groups if row.can_win and row.group != chosen.group), None)
     because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
     unproven = f"No winner is proven: {reason}. Recommended: {chosen.group}{figure}{because}"
-    # A run that the platform failed might have been faster.
-    platform = f"; but the platform failed {listed(failed)}: run {'it' if len(failed) == 1 else 'them'} again first" if failed else ""
-    pending = f"; {count(len(facts.pending), 'run')} pending" if facts.pending else ""
+    # A run that failed because of the platform might have been faster.
+    again = f"Run {'it' if len(failed) == 1 else 'them'} again before naming a winner"
+    platform = f". {count(len(failed), 'run')} failed because of the platform: {listed(failed)}. {again}" if failed else ""
+    pending = f"; {count(len(campaign.pending), 'run')} pending" if campaign.pending else ""
     yield Finding(
         id="winner",
         kind="winner",
         verdict=Verdict.PASS if sure else Verdict.INCONCLUSIVE,
-        text=f"{f'{chosen.group} wins{figure}: {reason}{_rival_text(rival)}' if sure else unproven}{platform}{pending}.",
-        evidence=tuple(_place_evidence(place, group, facts) for place in ranking.groups if (group := facts.group(place.group))),
+        text=f"{f'{chosen.group} wins{figure}: {reason}{_rival_text(rival)}' if sure else unproven}{pending}{platform}.",
+        evidence=tuple(_ranking_evidence(row, group, campaign) for row in ranking.groups if (group := campaign.group(row.group))),
     )
 
 
@@ -136,21 +137,21 @@ def _rival_text(rival: RankedGroup | None) -> str:
     return f"; next is {rival.group} at {ratio.mean:.4g} of the best mean{ends}"
 
 
-def _place_evidence(place: RankedGroup, group: GroupSummary, facts: Facts) -> Evidence:
+def _ranking_evidence(row: RankedGroup, group: GroupSummary, campaign: JudgedCampaign) -> Evidence:
     return Evidence(
-        subject=place.group,
-        name=facts.ranking.metric,
-        value=place.value,
-        unit=facts.ranking.unit,
+        subject=row.group,
+        name=campaign.ranking.metric,
+        value=row.value,
+        unit=campaign.ranking.unit,
         file=FILES.ranked_groups.name,
         window=f"{count(group.window_n, 'step')} in the windows of {count(group.runs, 'run')}",
         n=group.runs,
     )
 
 
-def stability_statements(facts: Facts) -> Iterator[Finding]:
-    """One for each unstable group; the stable ones, and those that are inconclusive, together."""
-    judged = [(group, group.stability) for group in facts.groups if group.stability]
+def stability_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """One finding for each unstable group, one for all stable groups, one for all inconclusive ones."""
+    judged = [(group, group.stability) for group in campaign.groups if group.stability]
     for group, found in judged:
         if found.verdict is StabilityVerdict.UNSTABLE:
             yield Finding(
@@ -172,7 +173,7 @@ def _together(verdict: StabilityVerdict, judged: list[tuple[GroupSummary, GroupS
     several = len(judged) > 1
     subject = f"{len(judged)} groups are stable ({listed([group.group for group, _ in judged])})" if several else f"{one.group} is stable"
     start = subject if verdict is StabilityVerdict.STABLE else f"Unknown whether {subject}"
-    # Equal reasons are given once; else the first group's, under its name.
+    # A common reason stands alone; otherwise the first group's, under its name.
     prefix = f"; {one.group}: " if len({each.reason for _, each in judged}) > 1 else ": "
     yield Finding(
         id=_IDS[verdict] if several else f"stability:{one.group}",
@@ -184,8 +185,7 @@ def _together(verdict: StabilityVerdict, judged: list[tuple[GroupSummary, GroupS
 
 
 def _reason_text(found: GroupStability) -> str:
-    """Its reason within a sentence, without the causes."""
-    # The statement begins with the verdict itself.
+    """The reason without the verdict at its beginning and the causes at its end."""
     return found.reason.split(_CAUSES_BEGIN)[0].rstrip(".").partition(": ")[2]
 
 
@@ -211,34 +211,34 @@ def _stability_evidence(group: GroupSummary, found: GroupStability) -> tuple[Evi
     )
 
 
-def drift_statement(facts: Facts) -> Iterator[Finding]:
-    drift = facts.drift
+def drift_finding(campaign: JudgedCampaign) -> Iterator[Finding]:
+    drift = campaign.drift
     if drift is not None:
         text = f"{drift.reason.rstrip('.')}."
         yield Finding(id="drift", kind="drift", verdict=_VERDICTS[drift.verdict], text=text, evidence=drift_evidence(drift))
 
 
-def cause_statements(facts: Facts) -> Iterator[Finding]:
-    """One for each kind of cause, in the order of the runs. Causes of an unstable group are in its statement, and a slow rank is a
+def cause_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """One finding for each kind of cause, in the order of the runs. Causes of an unstable group are in its own finding; a slow rank is a
     straggler."""
-    unstable = [group.stability for group in facts.groups if group.stability and group.stability.verdict is StabilityVerdict.UNSTABLE]
+    unstable = [group.stability for group in campaign.groups if group.stability and group.stability.verdict is StabilityVerdict.UNSTABLE]
     reported = {*STRAGGLER_KINDS, *(cause.kind for stability in unstable for cause in stability.causes)}
-    for seen in causes_seen(facts.ok, reported):
+    for seen in causes_seen(campaign.ok, reported):
         yield Finding(id=f"cause:{seen.id}", kind="cause", verdict=Verdict.FAIL, text=seen.text, evidence=seen.evidence)
 
 
-def leak_statements(facts: Facts) -> Iterator[Finding]:
-    """Every leak; then the other runs that ended ok, with and without a conclusion."""
-    trends = [(run, trend) for run in facts.finished if run.measure for trend in run.measure.memory]
+def leak_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """Every leak; then the other runs that ended ok: undecided ones and those without a leak."""
+    trends = [(run, trend) for run in campaign.finished if run.measure for trend in run.measure.memory]
     leaks = [(run, trend) for run, trend in trends if trend.verdict is MemoryVerdict.LEAK]
     for key in dict.fromkeys(_key(trend) for _, trend in leaks):
         yield from _leaks(key, [(run, trend) for run, trend in leaks if _key(trend) == key])
     leaking = {run.attempt.spec.run for run, _ in leaks}
-    yield from _not_leaking([run for run in facts.ok if run.attempt.spec.run not in leaking and run.measure], len(facts.ok))
+    yield from _not_leaking([run for run in campaign.ok if run.attempt.spec.run not in leaking and run.measure], len(campaign.ok))
 
 
 def _key(trend: MemoryTrend) -> str:
-    """`host`, `gpu0`: for an id."""
+    """`host`, `gpu0`: part of an id."""
     return "host" if trend.kind == "host" else trend.subject.lower().replace(" ", "")
 
 
@@ -307,24 +307,24 @@ def _trends(runs: Sequence[MeasuredRun]) -> tuple[Evidence, ...]:
     return tuple(evidence for run, trend in trends for evidence in trend_evidence(run, trend))
 
 
-def straggler_statements(facts: Facts) -> Iterator[Finding]:
-    """Every straggler; then how many runs have none, or are inconclusive. Runs of a single rank are left out."""
-    judged = [(run, run.measure.straggler) for run in facts.finished if run.measure and run.measure.straggler]
+def straggler_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """Every straggler; then how many runs have none or are inconclusive. Runs of a single rank are left out."""
+    judged = [(run, run.measure.straggler) for run in campaign.finished if run.measure and run.measure.straggler]
     named = [pair for pair in judged if pair[1].verdict is StragglerVerdict.NAMED]
-    for place in dict.fromkeys(_place(found) for _, found in named):
-        yield _straggler([pair for pair in named if _place(pair[1]) == place])
-    ok = {run.attempt.spec.run for run in facts.ok}
+    for location in dict.fromkeys(_rank_location(found) for _, found in named):
+        yield _straggler([pair for pair in named if _rank_location(pair[1]) == location])
+    ok = {run.attempt.spec.run for run in campaign.ok}
     judged_ok = [pair for pair in judged if pair[0].attempt.spec.run in ok]
-    yield from _abstained([pair for pair in judged_ok if pair[1].verdict is StragglerVerdict.ABSTAINED], len(facts.ok))
+    yield from _abstained([pair for pair in judged_ok if pair[1].verdict is StragglerVerdict.ABSTAINED], len(campaign.ok))
     yield from _without([pair for pair in judged_ok if pair[1].verdict is StragglerVerdict.NONE])
 
 
-def _place(found: Straggler) -> tuple[int | None, str, str, str]:
+def _rank_location(found: Straggler) -> tuple[int | None, str, str, str]:
     return found.rank, found.host, found.gpu, found.phase
 
 
 def _straggler(pairs: Sequence[RunStraggler]) -> Finding:
-    """One rank at one place; of several runs the one with the highest score."""
+    """One finding for a rank at one location; the score is the highest of its runs."""
     worst, found = max(pairs, key=lambda pair: pair[1].score or 0.0)
     runs = listed([run.attempt.spec.run for run, _ in pairs])
     where = ", ".join(part for part in (found.host, f"GPU {found.gpu}" if found.gpu else "") if part)
@@ -373,10 +373,10 @@ def _without(pairs: Sequence[RunStraggler]) -> Iterator[Finding]:
         )
 
 
-def failure_statements(facts: Facts) -> Iterator[Finding]:
-    """Each cause and message once, with whose fault it is and what to do."""
+def failure_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """Each cause and message once, with where the fault lies and what to do."""
     together: dict[tuple[str, ...], list[tuple[MeasuredRun, RunOutcome]]] = {}
-    for run in (*facts.failed, *facts.platform_failed):
+    for run in (*campaign.failed, *campaign.platform_failed):
         outcome = run.attempt.outcome
         if outcome:
             key = (outcome.cause.value, outcome.signature, outcome.action, outcome.message)
@@ -392,7 +392,7 @@ def _failure(name: str, failures: Sequence[tuple[MeasuredRun, RunOutcome]]) -> F
     at_fault = fault(run)
     text = f", {_FAULTS[at_fault]}" if at_fault in _FAULTS else ""
     action = f" What to do: {outcome.action}" if outcome.action else ""
-    # The lines to look at first, of an unknown cause.
+    # Only an unknown cause has lines to look at.
     lines = f" First lines to look at: {' | '.join(outcome.telling[:MAX_LINES])}." if outcome.telling else ""
     again = " It does not count against the group: run it again." if failed_by_platform(run) else ""
     names = listed([one.attempt.spec.run for one, _ in failures])
@@ -415,14 +415,14 @@ def _failure(name: str, failures: Sequence[tuple[MeasuredRun, RunOutcome]]) -> F
     )
 
 
-def debug_statements(facts: Facts) -> Iterator[Finding]:
-    """Each setting once: figures taken with it are not those of a plain run."""
+def debug_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """Each debug setting once: figures measured with it are not those of a plain run."""
     together: dict[tuple[str, str], list[tuple[MeasuredRun, DebugSetting]]] = {}
-    for run in facts.finished:
+    for run in campaign.finished:
         for setting in run.measure.debug if run.measure else ():
             together.setdefault((setting.name, setting.value), []).append((run, setting))
     for (name, value), found in together.items():
-        # A run may show the same setting twice, by its environment and by its log.
+        # A run may show the same setting twice, in its environment and in its log.
         runs = list(dict.fromkeys(run.attempt.spec.run for run, _ in found))
         several = sum(other == name for other, _ in together) > 1
         varied = all(setting.varied for _, setting in found)
@@ -437,15 +437,14 @@ def debug_statements(facts: Facts) -> Iterator[Finding]:
 
 
 def _debug_evidence(run: MeasuredRun, setting: DebugSetting) -> Evidence:
-    file, _, line = setting.source.partition(":")
-    window = f"line {line}" if line else run_window(run)[0]
+    file, window = setting.file, f"line {setting.line}" if setting.line else run_window(run)[0]
     return Evidence(subject=run.attempt.spec.run, name=setting.name, value=setting.value, file=attempt_file(run, file), window=window, n=1)
 
 
-def process_group_statements(facts: Facts) -> Iterator[Finding]:
-    """Runs of which it is unknown whether their ranks trained together."""
+def process_group_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """Runs whose ranks may not have trained together."""
     together: dict[tuple[str, str], list[MeasuredRun]] = {}
-    for run in facts.ok:
+    for run in campaign.ok:
         for caution in run.measure.cautions if run.measure else ():
             if caution.kind in (WORLD_UNKNOWN, SMALLER_WORLD):
                 together.setdefault((caution.kind, caution.text), []).append(run)
@@ -463,9 +462,9 @@ def process_group_statements(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def steady_statements(facts: Facts) -> Iterator[Finding]:
-    """Runs in which no steady state was found, with the reason; and how many have one."""
-    windows = [(run, run.measure.window) for run in facts.ok if run.measure and run.measure.window]
+def steady_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """Runs without a steady state, with the reason; and how many have one."""
+    windows = [(run, run.measure.window) for run in campaign.ok if run.measure and run.measure.window]
     yield from _unsteady([(run, window) for run, window in windows if not window.steady])
     steady = [(run, window) for run, window in windows if window.steady]
     if steady:
@@ -477,7 +476,7 @@ def steady_statements(facts: Facts) -> Iterator[Finding]:
 
 
 def _unsteady(found: Sequence[tuple[MeasuredRun, Window]]) -> Iterator[Finding]:
-    """A few one by one, as each has its own reason; many together, with the first one's."""
+    """A few get a finding each, with their own reasons; many share one, with the first one's reason."""
     several = len(found) > MAX_APART
     for part in [found] if several else [[one] for one in found]:
         run, window = part[0]
@@ -507,13 +506,15 @@ def _steady(name: str, verdict: Verdict, text: str, found: Sequence[tuple[Measur
     return Finding(id=name, kind="steady_state", verdict=verdict, text=text, evidence=evidence)
 
 
-def slow_step_statements(facts: Facts) -> Iterator[Finding]:
-    """Slow steps count all the same; they are a fault where they take much of the time."""
-    found = [(run, run.measure.slow_steps) for run in facts.ok if run.measure and run.measure.slow_steps and run.measure.slow_steps.count]
-    grave = [(run, slow) for run, slow in found if slow.time_share > GRAVE_TIME_SHARE]
-    slight = [(run, slow) for run, slow in found if slow.time_share <= GRAVE_TIME_SHARE]
-    yield from _slow_steps("slow_steps", Verdict.FAIL, grave)
-    yield from _slow_steps("slow_steps-few", Verdict.PASS, slight)
+def slow_step_findings(campaign: JudgedCampaign) -> Iterator[Finding]:
+    """Slow steps count like all others; they are a problem where they take much of the time."""
+    found = [
+        (run, run.measure.slow_steps) for run in campaign.ok if run.measure and run.measure.slow_steps and run.measure.slow_steps.count
+    ]
+    severe = [(run, slow) for run, slow in found if slow.time_share > SEVERE_TIME_SHARE]
+    minor = [(run, slow) for run, slow in found if slow.time_share <= SEVERE_TIME_SHARE]
+    yield from _slow_steps("slow_steps", Verdict.FAIL, severe)
+    yield from _slow_steps("slow_steps-few", Verdict.PASS, minor)
 
 
 def _slow_steps(name: str, verdict: Verdict, found: Sequence[RunSlowSteps]) -> Iterator[Finding]:
@@ -535,7 +536,7 @@ def _slow_steps(name: str, verdict: Verdict, found: Sequence[RunSlowSteps]) -> I
 
 
 def _slow_evidence(run: MeasuredRun, slow: SlowSteps) -> Iterator[Evidence]:
-    """The share, and each step that is named."""
+    """The share of the time, and each named step."""
     window, n = run_window(run)
     name = run.attempt.spec.run
     share = slow.time_share * 100

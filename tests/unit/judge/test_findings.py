@@ -9,29 +9,29 @@ from typing import Any
 import pytest
 
 from seatrial.judge.evidence import (
-    Facts,
-    Reading,
-    collect_facts,
+    CriterionValue,
+    JudgedCampaign,
     held_up_evidence,
     inconclusive_text,
     is_single_rank,
-    leak_reading,
+    judged_campaign,
+    leak_value,
     slope_text,
     straggler_evidence,
     trend_evidence,
 )
-from seatrial.judge.statements import (
-    cause_statements,
-    debug_statements,
-    drift_statement,
-    failure_statements,
-    leak_statements,
-    slow_step_statements,
-    stability_statements,
-    statements,
-    steady_statements,
-    straggler_statements,
-    winner_statement,
+from seatrial.judge.findings import (
+    cause_findings,
+    debug_findings,
+    drift_finding,
+    failure_findings,
+    leak_findings,
+    other_findings,
+    slow_step_findings,
+    stability_findings,
+    steady_findings,
+    straggler_findings,
+    winner_finding,
 )
 from seatrial.records.measure import (
     DebugSetting,
@@ -57,7 +57,7 @@ from tests.unit.analyse.factory import golden
 from tests.unit.judge.campaigns import changed, clean_runs, course, judged, platform_failed, statement, straggler
 from tests.unit.report import factory
 
-SENTENCES = golden("statements", Path(__file__).parent)
+SENTENCES = golden("findings", Path(__file__).parent)
 
 NO_FAILURES = Criterion(metric="failed_runs", scope="campaign", at_most=0)
 _SAYS = {StabilityVerdict.UNSTABLE: "Not stable", StabilityVerdict.STABLE: "Stable", StabilityVerdict.INCONCLUSIVE: "Unknown"}
@@ -154,22 +154,22 @@ def test_every_number_has_its_file_window_and_n() -> None:
 def test_of_one_verdict_statements_are_in_the_order_a_reader_wants() -> None:
     runs = [*clean_runs(), factory.oom("mb8_nw2", 2)]
     runs[0] = changed(runs[0], memory=(course(MemoryVerdict.LEAK),), straggler=straggler(StragglerVerdict.NAMED))
-    facts = collect_facts(runs, [with_stability(StabilityVerdict.UNSTABLE)], factory.ranking(), ())
-    failing = [one.kind for one in statements(facts) if one.verdict is Verdict.FAIL]
+    facts = judged_campaign(runs, [with_stability(StabilityVerdict.UNSTABLE)], factory.ranking(), ())
+    failing = [one.kind for one in other_findings(facts) if one.verdict is Verdict.FAIL]
     assert failing == ["failure", "leak", "straggler", "stability"]
-    assert statements(dataclasses.replace(facts, ok=(), failed=())) == ()
+    assert other_findings(dataclasses.replace(facts, ok=(), failed=())) == ()
 
 
-def group_facts(**ranking: Any) -> Facts:
-    return collect_facts(clean_runs(), factory.groups(), factory.ranking(**ranking), ())
+def group_facts(**ranking: Any) -> JudgedCampaign:
+    return judged_campaign(clean_runs(), factory.groups(), factory.ranking(**ranking), ())
 
 
-def winner(of: Facts) -> Finding:
-    (found,) = winner_statement(of)
+def winner(of: JudgedCampaign) -> Finding:
+    (found,) = winner_finding(of)
     return found
 
 
-def settled(**ranking: Any) -> Facts:
+def settled(**ranking: Any) -> JudgedCampaign:
     """The data decide, and nothing is missing."""
     reason = "mb16_nw2 has the highest samples/s, significantly better than every other group."
     facts = group_facts(**{"decided": True, "reason": reason, "recommended_reason": "the highest samples/s", **ranking})
@@ -222,18 +222,18 @@ def test_of_a_tie_the_recommended_group_need_not_have_the_best_mean() -> None:
 
 def test_evidence_of_stability_is_what_is_known() -> None:
     stability = GroupStability(verdict=StabilityVerdict.STABLE, reason="Stable: so.", runs=2, ratio_max=1.5, unstable_run_ratio=0.0)
-    (found,) = stability_statements(dataclasses.replace(group_facts(), groups=(factory.summary("mb16_nw2", stability=stability),)))
+    (found,) = stability_findings(dataclasses.replace(group_facts(), groups=(factory.summary("mb16_nw2", stability=stability),)))
     assert [(one.name, one.value, one.window) for one in found.evidence] == [
         ("highest p90/p50", 1.5, "the last timing window of each run"),
         ("share of unstable runs", 0.0, "the last timing window of each run"),
     ]
-    assert list(stability_statements(dataclasses.replace(group_facts(), groups=(factory.summary("mb16_nw2"),)))) == []
+    assert list(stability_findings(dataclasses.replace(group_facts(), groups=(factory.summary("mb16_nw2"),)))) == []
 
 
 def test_no_sentinel_no_drift() -> None:
-    assert list(drift_statement(group_facts())) == []
+    assert list(drift_finding(group_facts())) == []
     drift = SentinelDrift(verdict=StabilityVerdict.INCONCLUSIVE, reason="Too few.", group="s", runs=2)
-    (found,) = drift_statement(dataclasses.replace(group_facts(), drift=drift))
+    (found,) = drift_finding(dataclasses.replace(group_facts(), drift=drift))
     assert (found.verdict, found.text, found.id) == (Verdict.INCONCLUSIVE, "Too few.", "drift")
 
 
@@ -241,14 +241,14 @@ def cause(kind: str) -> JitterCause:
     return JitterCause(kind=kind, text=f"It was {kind}.", file="host_telemetry.csv", window="steps 20–199", n=9)
 
 
-def cause_findings(*kinds: str, unstable: StabilityVerdict | None = None) -> list[Finding]:
+def found_causes(*kinds: str, unstable: StabilityVerdict | None = None) -> list[Finding]:
     stability = unstable and GroupStability(verdict=unstable, reason="", runs=2, causes=(cause("thermal"),))
     runs = [changed(clean_runs()[0], jitter_causes=tuple(map(cause, kinds)))]
-    return list(cause_statements(collect_facts(runs, [factory.summary("mb16_nw2", stability=stability)], factory.ranking(), ())))
+    return list(cause_findings(judged_campaign(runs, [factory.summary("mb16_nw2", stability=stability)], factory.ranking(), ())))
 
 
 def test_in_the_order_in_which_runs_show_them() -> None:
-    found = cause_findings("thermal", "host_load")
+    found = found_causes("thermal", "host_load")
     assert [(one.id, one.kind, one.verdict) for one in found] == [
         ("cause:thermal", "cause", Verdict.FAIL),
         ("cause:host_load", "cause", Verdict.FAIL),
@@ -258,12 +258,12 @@ def test_in_the_order_in_which_runs_show_them() -> None:
 
 @pytest.mark.parametrize("kind", ["slow_rank", "slow_host"])
 def test_a_slow_rank_is_reported_as_a_straggler(kind: str) -> None:
-    assert cause_findings(kind) == []
+    assert found_causes(kind) == []
 
 
 def test_what_an_unstable_group_shows_is_reported_with_it() -> None:
-    assert [one.id for one in cause_findings("thermal", "host_load", unstable=StabilityVerdict.UNSTABLE)] == ["cause:host_load"]
-    assert [one.id for one in cause_findings("thermal", unstable=StabilityVerdict.STABLE)] == ["cause:thermal"]
+    assert [one.id for one in found_causes("thermal", "host_load", unstable=StabilityVerdict.UNSTABLE)] == ["cause:host_load"]
+    assert [one.id for one in found_causes("thermal", unstable=StabilityVerdict.STABLE)] == ["cause:thermal"]
 
 
 LEAK, LEVEL, UNSAID = (course(verdict) for verdict in (MemoryVerdict.LEAK, MemoryVerdict.PLATEAU, MemoryVerdict.INCONCLUSIVE))
@@ -271,7 +271,7 @@ LEAK, LEVEL, UNSAID = (course(verdict) for verdict in (MemoryVerdict.LEAK, Memor
 
 def leaks(*of_runs: tuple[MemoryTrend, ...]) -> dict[str, Finding]:
     runs = [changed(run, memory=memory) for run, memory in zip(clean_runs(), of_runs, strict=False)]
-    return {one.id: one for one in leak_statements(run_facts(*runs))}
+    return {one.id: one for one in leak_findings(run_facts(*runs))}
 
 
 def test_up_to_three_leaks_are_distinguished_the_worst_first() -> None:
@@ -303,13 +303,13 @@ def test_a_run_with_one_inconclusive_trend_is_not_level_and_no_samples_are_repor
 
 def test_a_run_that_failed_may_leak_and_is_never_level() -> None:
     failed = dataclasses.replace(factory.oom("mb8_nw2", 2), measure=changed(clean_runs()[0], memory=(LEAK,)).measure)
-    assert [one.id for one in leak_statements(run_facts(failed))] == ["leak:mb8_nw2_r2:host"]
+    assert [one.id for one in leak_findings(run_facts(failed))] == ["leak:mb8_nw2_r2:host"]
     level = dataclasses.replace(failed, measure=changed(clean_runs()[0], memory=(LEVEL,)).measure)
-    assert list(leak_statements(run_facts(level))) == []
+    assert list(leak_findings(run_facts(level))) == []
 
 
 def held(*found: Straggler) -> list[Finding]:
-    return list(straggler_statements(run_facts(*(changed(run, straggler=one) for run, one in zip(clean_runs(), found, strict=False)))))
+    return list(straggler_findings(run_facts(*(changed(run, straggler=one) for run, one in zip(clean_runs(), found, strict=False)))))
 
 
 NAMED = straggler(StragglerVerdict.NAMED)
@@ -336,8 +336,8 @@ def test_stragglers_that_are_unknown_and_none() -> None:
     assert held() == []
 
 
-def run_facts(*runs: MeasuredRun) -> Facts:
-    return collect_facts(runs, (), factory.ranking(), ())
+def run_facts(*runs: MeasuredRun) -> JudgedCampaign:
+    return judged_campaign(runs, (), factory.ranking(), ())
 
 
 def failed(group: str, repeat: int, **changes: object) -> MeasuredRun:
@@ -346,21 +346,21 @@ def failed(group: str, repeat: int, **changes: object) -> MeasuredRun:
 
 def test_a_failure_is_reported_with_its_lines_and_what_to_do() -> None:
     telling = tuple(f"line {at}" for at in range(5))
-    (found,) = failure_statements(run_facts(failed("mb8_nw2", 1, detail="It broke.", action="Mend it.", telling=telling)))
+    (found,) = failure_findings(run_facts(failed("mb8_nw2", 1, detail="It broke.", action="Mend it.", telling=telling)))
     assert found.text in SENTENCES
     assert (found.id, found.verdict, found.evidence[0].window) == ("failure:unknown", Verdict.FAIL, "whole run, 31.5 s")
 
 
 def test_what_the_platform_did_does_not_weigh_on_the_group() -> None:
-    (found,) = failure_statements(run_facts(platform_failed("mb8_nw2", 1)))
+    (found,) = failure_findings(run_facts(platform_failed("mb8_nw2", 1)))
     assert found.verdict is Verdict.INCONCLUSIVE and found.text in SENTENCES
 
 
 def test_one_cause_with_two_remedies_is_two_statements_and_else_one() -> None:
     runs = [failed("mb8_nw2", 1, action="A."), failed("mb8_nw2", 2, action="B."), failed("mb16_nw2", 1, action="A.")]
-    first, second = failure_statements(run_facts(*runs))
+    first, second = failure_findings(run_facts(*runs))
     assert (first.id, second.id) == ("failure:unknown", "failure:unknown:2") and first.text in SENTENCES
-    (bare,) = failure_statements(run_facts(failed("mb8_nw2", 1, fault=Fault.CONFIGURATION, detail="")))
+    (bare,) = failure_findings(run_facts(failed("mb8_nw2", 1, fault=Fault.CONFIGURATION, detail="")))
     assert bare.text in SENTENCES
 
 
@@ -368,7 +368,7 @@ def test_runs_that_failed_for_different_exceptions_are_not_shown_with_one() -> N
     """What every start chooses anew does not tell them apart."""
     texts = ("KeyError: 'other'", "ValueError: nope", "bind to port 29501 (pid 4711)", "bind to port 29502 (pid 4712)", "KeyError: 'other'")
     runs = [failed("mb8_nw2", 1, detail=text) for text in texts]
-    found = list(failure_statements(run_facts(*runs)))
+    found = list(failure_findings(run_facts(*runs)))
     assert [(len(each.evidence), text in each.text) for each, text in zip(found, texts, strict=False)] == [(2, True), (1, True), (2, True)]
 
 
@@ -377,7 +377,7 @@ DEBUG = DebugSetting(name="NCCL_DEBUG", value="INFO", source="launcher.log:12", 
 
 def test_a_setting_that_a_run_shows_twice_is_of_one_run() -> None:
     run = changed(clean_runs()[0], debug=(DEBUG, dataclasses.replace(DEBUG, source="environment.json")))
-    (found,) = debug_statements(run_facts(run))
+    (found,) = debug_findings(run_facts(run))
     assert found.id == "debug:NCCL_DEBUG" and states(found.text, "NCCL_DEBUG=INFO", "mb16_nw2_r1", "It logs.", "Measure without it.")
     assert [(one.file, one.window) for one in found.evidence] == [
         ("mb16_nw2_r1/attempt-1/launcher.log", "line 12"),
@@ -390,10 +390,10 @@ def test_two_values_of_one_setting_have_two_names_and_a_plan_that_turns_it_on_is
     varied = [
         changed(run, debug=(dataclasses.replace(DEBUG, value=value, varied=True),)) for run, value in ((first, "INFO"), (second, "WARN"))
     ]
-    found = list(debug_statements(run_facts(*varied)))
+    found = list(debug_findings(run_facts(*varied)))
     assert [one.id for one in found] == ["debug:NCCL_DEBUG=INFO", "debug:NCCL_DEBUG=WARN"]
     assert found[0].text in SENTENCES
-    (mixed,) = debug_statements(run_facts(changed(first, debug=(DEBUG, dataclasses.replace(DEBUG, varied=True)))))
+    (mixed,) = debug_findings(run_facts(changed(first, debug=(DEBUG, dataclasses.replace(DEBUG, varied=True)))))
     assert mixed.text in SENTENCES
 
 
@@ -403,10 +403,10 @@ def window(**changes: object) -> Window:
 
 def test_a_steady_state_with_the_longest_warm_up_and_all_steps() -> None:
     first, second, *_ = clean_runs()
-    (found,) = steady_statements(run_facts(changed(first, window=window()), changed(second, window=window(warmup_steps=7, n=3))))
+    (found,) = steady_findings(run_facts(changed(first, window=window()), changed(second, window=window(warmup_steps=7, n=3))))
     assert (found.id, found.verdict) == ("steady_state", Verdict.PASS)
     assert found.text in SENTENCES
-    (one,) = steady_statements(run_facts(changed(first, window=window(warmup_steps=1, n=1))))
+    (one,) = steady_findings(run_facts(changed(first, window=window(warmup_steps=1, n=1))))
     assert one.text in SENTENCES
     assert [(each.value, each.unit, each.n, each.window) for each in one.evidence] == [(1, "steps", 1, "steps 5–9")]
 
@@ -414,14 +414,14 @@ def test_a_steady_state_with_the_longest_warm_up_and_all_steps() -> None:
 @pytest.mark.parametrize(("count", "statements"), [(0, 0), (3, 3), (4, 1)])
 def test_up_to_three_without_a_steady_state_are_distinguished(count: int, statements: int) -> None:
     restless = [changed(run, window=window(steady=False, reason="it rose.")) for run in clean_runs()[:count]]
-    found = list(steady_statements(run_facts(*restless)))
+    found = list(steady_findings(run_facts(*restless)))
     assert len(found) == statements and all(one.verdict is Verdict.INCONCLUSIVE for one in found)
     if count == 4:
         assert found[0].text in SENTENCES
 
 
 def test_a_run_that_gives_no_reason_had_too_few_steps() -> None:
-    (found,) = steady_statements(run_facts(changed(clean_runs()[0], window=window(steady=False))))
+    (found,) = steady_findings(run_facts(changed(clean_runs()[0], window=window(steady=False))))
     assert found.text in SENTENCES
 
 
@@ -433,7 +433,7 @@ def slow(share: float, count: int = 1) -> SlowSteps:
 def test_slow_steps_are_reported_by_the_run_that_has_most() -> None:
     first, second, third, fourth = clean_runs()
     runs = [changed(first, slow_steps=slow(0.051)), changed(second, slow_steps=slow(0.2, 2)), changed(third, slow_steps=slow(0.05))]
-    grave, slight = slow_step_statements(run_facts(*runs, changed(fourth, slow_steps=slow(0.9, 0))))
+    grave, slight = slow_step_findings(run_facts(*runs, changed(fourth, slow_steps=slow(0.9, 0))))
     assert (grave.id, grave.verdict, slight.id, slight.verdict) == ("slow_steps", Verdict.FAIL, "slow_steps-few", Verdict.PASS)
     assert grave.text in SENTENCES
     assert slight.text in SENTENCES
@@ -441,8 +441,8 @@ def test_slow_steps_are_reported_by_the_run_that_has_most() -> None:
     assert len(slight.evidence) == 5
 
 
-def read(*memory: MemoryTrend) -> Reading:
-    return leak_reading(changed(clean_runs()[0], memory=memory))
+def read(*memory: MemoryTrend) -> CriterionValue:
+    return leak_value(changed(clean_runs()[0], memory=memory))
 
 
 def test_the_fastest_leak_counts() -> None:
@@ -467,7 +467,7 @@ def test_what_is_inconclusive_is_missing_unless_something_leaks() -> None:
     found = read(UNSAID, LEAK)
     assert found.value == 12.5 and found.unsettled == inconclusive_text(UNSAID)
     without_slope = dataclasses.replace(LEAK, slope_mib_per_min=None)
-    assert read(without_slope, UNSAID).missing != "" and leak_reading(dataclasses.replace(clean_runs()[0], measure=None)).missing != ""
+    assert read(without_slope, UNSAID).missing != "" and leak_value(dataclasses.replace(clean_runs()[0], measure=None)).missing != ""
 
 
 def test_evidence_is_the_slope_and_of_a_leak_all_that_is_known() -> None:

@@ -1,4 +1,4 @@
-"""The report in one screen: headline, ranking, the findings that matter most, and where the rest is.
+"""The first screen on a terminal: headline, ranking, the most important findings, and where the rest is.
 
 In: CampaignResults. Out: rich renderables of at most `MAX_LINES` lines at 80 columns and more. Findings are shortened before rows of the
 ranking are left out; what is left out is counted, and `seatrial report OUT --full` prints it.
@@ -22,25 +22,25 @@ from seatrial.report.text import NONE, figure, margin, one_line
 from seatrial.report.view import campaign, first_screen
 from seatrial.report.view.first_screen import KeyFinding, Status
 
-# Of a terminal of 25 lines one is the prompt's.
+# A terminal of 25 lines needs one for the prompt.
 MAX_LINES = 24
 LINES_OF_ORIGIN = 2
 FEWEST_GROUPS = 5
 MARKS = {Status.GOOD: ("+ ", "bold green"), Status.BAD: ("x ", "bold red"), Status.OPEN: ("! ", "bold yellow"), Status.UNKNOWN: ("? ", "")}
-# Lines of the first finding and of its action, then of each other one: as much as fits beside the ranking.
+# Lines of the first finding and of its action, then of each other finding: the first entry that fits with the ranking is used.
 DETAILS = (((3, 2), (2, 2)), ((3, 2), (2, 1)), ((2, 2), (1, 1)), ((2, 2), (1, 0)), ((1, 1), (1, 0)))
 NAME, NOTE = 1, 6
-# Of each column of the ranking, the width of a terminal below which it is left out.
+# By column of the ranking: the width of a terminal below which it is left out.
 MIN_WIDTHS = (30, 0, 0, 60, 48, 72, 0)
 SHORTEST_NAME = 8
 SHOWN_BEFORE = 4
-"""Characters before the place where two names differ."""
+"""Characters before the position where two names differ."""
 GAP = "  "
 PARTS = "_"
 """Between the axes in the name of a group."""
 
 
-def brief(results: CampaignResults, width: int) -> list[RenderableType]:
+def first_screen_lines(results: CampaignResults, width: int) -> list[RenderableType]:
     """The whole screen, laid out for `width` columns."""
     head = [*_origin(results, width), *headline_lines(results, width)]
     shown = first_screen.key_findings(results)[: first_screen.MAX_FINDINGS]
@@ -64,7 +64,7 @@ def _origin(results: CampaignResults, width: int) -> list[RenderableType]:
 
 
 def where(results: CampaignResults, groups: int, findings: int, width: int) -> list[RenderableType]:
-    """How much more there is, and where: the page, and the command that prints it."""
+    """The page, and how much more there is with the command that prints it."""
     lines: list[RenderableType] = []
     for label, path in written_reports(results)[:1]:
         lines.append(Text.assemble(label, (one_line(str(path)), "cyan"), no_wrap=True, overflow="ignore"))
@@ -87,7 +87,7 @@ def _finding_lines(shown: Sequence[KeyFinding], of_first: tuple[int, int], of_re
 
 
 def _ranking(results: CampaignResults, rows: Sequence[RankedGroup], width: int) -> list[RenderableType]:
-    """A heading and one line a group: rank, name, figure, interval, ratio to the best with its interval, note."""
+    """A heading and a line per group: rank, name, figure, interval, ratio to the best with its interval, note."""
     heads = ["#", "group", results.ranking.unit or results.ranking.metric, "±", "to best", "95 %", ""]
     cells = [heads, *(_cells(row) for row in rows)]
     kept = [at for at, least in enumerate(MIN_WIDTHS) if width >= least]
@@ -141,8 +141,8 @@ def _cells(row: RankedGroup) -> list[str]:
 
 
 def shortened_names(names: Sequence[str], columns: int) -> list[str]:
-    """Each name in `columns`. Names of groups are parts joined by `_`: what a part has in common with those of the other names is
-    shortened, and what differs stays whole. Where that does not fit, names that would look alike begin shortly before they differ."""
+    """Each name in `columns`. Names of groups are parts joined by `_`: the common beginning of a part in all names is shortened, the rest
+    stays whole. Where that does not fit, names that would look the same begin shortly before they differ."""
     shown = [shortened(name, columns) for name in names]
     long = {len(name.split(PARTS)) for name in names if cell_len(name) > columns}
     for number in long:
@@ -153,7 +153,7 @@ def shortened_names(names: Sequence[str], columns: int) -> list[str]:
 
 
 def _with_shorter_parts(names: Sequence[str], columns: int) -> list[str]:
-    """Names of as many parts; none where they do not fit."""
+    """Names with the same number of parts, with shorter parts; [] where they do not fit."""
     rows = [name.split(PARTS) for name in names]
     common = [_common(column) for column in zip(*rows, strict=True)]
     for kept in range(max(map(len, common)), -1, -1):
@@ -165,7 +165,7 @@ def _with_shorter_parts(names: Sequence[str], columns: int) -> list[str]:
 
 
 def _common(parts: Sequence[str]) -> str:
-    """What all begin with, up to the word in which they differ: `name-` of `name-v1` and `name-v2`."""
+    """The common beginning, up to the word in which they differ: `name-` of `name-v1` and `name-v2`."""
     letters = itertools.takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
     same = "".join(each[0] for each in letters)
     if len(set(parts)) == 1:
@@ -175,22 +175,22 @@ def _common(parts: Sequence[str]) -> str:
 
 def _begun_where_they_differ(names: Sequence[str], shown: list[str], columns: int) -> list[str]:
     for _ in names:
-        alike = [[at for at, one in enumerate(shown) if one == look] for look in {one for one in shown if shown.count(one) > 1}]
-        unlike = [places for places in alike if len({names[at] for at in places}) > 1]
-        for places in unlike:
+        same_looks = [[at for at, one in enumerate(shown) if one == look] for look in {one for one in shown if shown.count(one) > 1}]
+        ambiguous = [places for places in same_looks if len({names[at] for at in places}) > 1]
+        for places in ambiguous:
             letters = zip(*(names[at] for at in places), strict=False)
             same = sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, letters))
             begins = max(same - SHOWN_BEFORE, 0)
             for at in places:
                 rest = names[at][begins:]
                 shown[at] = "…" + (rest if cell_len(rest) < columns else set_cell_size(rest, columns - 2).rstrip() + "…")
-        if not unlike:
+        if not ambiguous:
             break
     return shown
 
 
 def shortened(name: str, columns: int) -> str:
-    """The name in `columns`, cut in the middle where it is longer: names of groups differ at both ends."""
+    """The name in `columns`; a longer one is cut in the middle, as names of groups differ at both ends."""
     if cell_len(name) <= columns:
         return name
     tail = (columns - 1) // 2
