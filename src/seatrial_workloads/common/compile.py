@@ -26,7 +26,7 @@ from torch import nn
 
 from seatrial_workloads.common.checkpoints import random_states, restore_random_states
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import summarize_error
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 from seatrial.core.errors import did_you_mean
 from seatrial.core.text import join_names
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice
 
 ALL, NONE, EQUAL = "all", "none", "equal"
 # `true` and `false` are how earlier versions wrote them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from seatrial_workloads.common.attention import choose_attention
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
-from seatrial_workloads.common.effective import Choice, prefetch_without_workers
+from seatrial_workloads.common.effective_settings import Choice, prefetch_without_workers
 from seatrial_workloads.common.engines import EngineOptions
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import Precision, choose_load_dtype, choose_precision

@@ -34,8 +34,15 @@ from seatrial_workloads.common.memory import (
 )
 from seatrial_workloads.common.precision import AUTOCAST, WEIGHTS, choose_mixed_precision
 from seatrial_workloads.contrastive.equal_settings import POSITIONS, TOWER_GRAPH, excluded_parts
+from seatrial_workloads.contrastive.model.shapes import (
+    BASE_IDS,
+    SPEECH_CONFIGS,
+    SPEECH_DEFAULTS,
+    TEXT_CONFIGS,
+    TEXT_DEFAULTS,
+    smooth_length,
+)
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.shapes import BASE_IDS, SPEECH_CONFIGS, SPEECH_DEFAULTS, TEXT_CONFIGS, TEXT_DEFAULTS, smooth_length
 
 SAMPLE_RATE = 16_000
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from seatrial.probe.identity import rank_and_world_size
 from seatrial_workloads.common.compile import RecompileWatch
 from seatrial_workloads.common.distributed import RankContext, rank_context
-from seatrial_workloads.common.effective import Choice, as_requested, record
+from seatrial_workloads.common.effective_settings import Choice, as_requested, record
 from seatrial_workloads.common.engines import create_engine
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.fast_paths import summarize_parts
@@ -33,7 +33,6 @@ from seatrial_workloads.common.precision import check_fp16_has_gpu
 from seatrial_workloads.common.run_folder import check_folder_unused
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
-from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.checkpointing import (
     is_checkpoint_due,
     load_pretrained_weights,
@@ -44,7 +43,9 @@ from seatrial_workloads.contrastive.checkpointing import (
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
 from seatrial_workloads.contrastive.effective_settings import math_options, resolve_settings
 from seatrial_workloads.contrastive.equal_settings import PARTS
-from seatrial_workloads.contrastive.fast.fast_paths import (
+from seatrial_workloads.contrastive.loading.batch import Batch
+from seatrial_workloads.contrastive.model.encoders import describe_source, random_weight_cautions, revision_choices
+from seatrial_workloads.contrastive.model.fast_paths import (
     apply_fast_paths,
     capture_tower,
     compile_details,
@@ -53,9 +54,8 @@ from seatrial_workloads.contrastive.fast.fast_paths import (
     longest_samples,
     pad_inputs,
 )
-from seatrial_workloads.contrastive.model import new_model, num_parameters
+from seatrial_workloads.contrastive.model.speech_text import new_model, num_parameters
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions, revision_choices
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
 

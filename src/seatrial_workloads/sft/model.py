@@ -24,7 +24,7 @@ from transformers import (
 
 from seatrial_workloads.common.attention import choose_attention
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import StartupError, first_line
 from seatrial_workloads.common.precision import Precision, choose_precision, torch_dtype
 from seatrial_workloads.sft.settings import Settings

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seatrial_workloads.sft.fast import MODEL_TYPES
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -90,8 +92,6 @@ RANDOM_MODELS = {
     "mistral-7b": MISTRAL_7B,
 }
 """Models that are built with random weights, in need of no files."""
-# Architectures that are of this shape: tests compare their parameters with what transformers builds.
-MODEL_TYPES = ("llama", "mistral")
 # Keys of such a config that add parameters, or store them in another format.
 NOT_COUNTED = ("attention_bias", "mlp_bias", "quantization_config")
 # Of Mistral's configs that do not name one.

@@ -30,7 +30,7 @@ from seatrial.probe import Probe
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.checkpoints import Checkpoint, check_same, find_checkpoint, resume_source
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested, record
+from seatrial_workloads.common.effective_settings import Choice, as_requested, record
 from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.common.precision import FLASH
 from seatrial_workloads.common.run_folder import check_no_live_run, set_aside

@@ -18,8 +18,8 @@ from seatrial_workloads.sparse_lm.ops.layout import Heads, Layout, rotate
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2
 from seatrial_workloads.sparse_lm.ops.selection import block_bits, select
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache, decode, prefill
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW, span
-from seatrial_workloads.sparse_lm.shape import ModelShape
 
 RANGES = {"v1": ranges_v1, "v2": ranges_v2}
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.engines.ddp import DdpEngine
 from seatrial_workloads.common.errors import summarize_error
 from seatrial_workloads.sparse_lm.model import SparseLM

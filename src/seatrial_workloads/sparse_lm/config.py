@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.core.errors import did_you_mean
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.sparse_lm.settings import Settings, toy_problem, unsaved_problem
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError, first_line
 from seatrial_workloads.sparse_lm.documents import (
     OFFLINE_ADVICE,

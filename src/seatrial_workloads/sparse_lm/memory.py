@@ -20,9 +20,9 @@ from pathlib import Path
 
 from seatrial.records.memory import ForecastUnknown, MemoryForecast, Remedy
 from seatrial_workloads.common.memory import FORMAT_BYTES, Activations, Counted, Formats, Parameters, highest, replicated_state
-from seatrial_workloads.sparse_lm.paths import choose_paths
+from seatrial_workloads.sparse_lm.ops.attention_paths import choose_paths
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings, split_batch
-from seatrial_workloads.sparse_lm.shape import ModelShape
 
 VOCABULARIES = {"byte": BYTE_VOCABULARY, "gpt2": 50257, "openai-community/gpt2": 50257}
 # As the model holds them: 64 MiB in fp32.

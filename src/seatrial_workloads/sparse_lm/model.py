@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.sparse_lm.attention import Observed, SparseAttention
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths, choose_fla, choose_paths
 from seatrial_workloads.sparse_lm.ops.layout import Layout, create_layout
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache
-from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_fla, choose_paths
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 INIT_STD = 0.02
 # Logits held at once by default: 64 MiB in fp32.

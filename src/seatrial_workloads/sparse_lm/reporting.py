@@ -21,7 +21,7 @@ from seatrial.core.files import BY_UMASK, write_text
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.halt import NAN_LOSS, SKIPPED_IN_A_ROW, Halt, write_halt
 from seatrial_workloads.common.distributed import RankContext
-from seatrial_workloads.common.effective import Choice, record
+from seatrial_workloads.common.effective_settings import Choice, record
 from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.sparse_lm.model import STATISTICS, SparseLM
 from seatrial_workloads.sparse_lm.results import ANOMALY, Row, RunFiles

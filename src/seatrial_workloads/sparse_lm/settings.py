@@ -12,8 +12,8 @@ from pathlib import Path
 
 from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
-from seatrial_workloads.sparse_lm.paths import AttentionPaths
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 NEEDS_TORCH = True
 SAMPLE_SIZE = {"seq_len": "tokens"}

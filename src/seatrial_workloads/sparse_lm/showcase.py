@@ -19,7 +19,7 @@ from typing import Any
 from seatrial.core.errors import did_you_mean
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.common.run_folder import check_writable
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run, read_config

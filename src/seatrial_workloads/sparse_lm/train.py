@@ -26,7 +26,7 @@ from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
 from seatrial.records.halt import NAN_LOSS
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions
 from seatrial_workloads.common.engines.ddp import DdpEngine
 from seatrial_workloads.common.errors import NotFinite, StartupError
@@ -35,7 +35,6 @@ from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_preci
 from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, check_writable, shared_start_t
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
-from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, sequential_pass_s, write_audit
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
 from seatrial_workloads.sparse_lm.compiled_step import REQUESTED, capture_step, compile_blocks, why_no_graph
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run
@@ -44,6 +43,7 @@ from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import PATH_SETTINGS, Reporter, RunInfo
 from seatrial_workloads.sparse_lm.settings import SCHEDULES, SIZE_FIELDS, Settings, parse_fault
+from seatrial_workloads.sparse_lm.step_profile import StepProfile, attention_calls, profile_step, sequential_pass_s, write_audit
 from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, DeviceReadout, HaltPoll, TermSignal, break_on_purpose
 
 # From here on the sequential reference takes minutes a step.

@@ -13,7 +13,7 @@ from typing import Any
 
 from seatrial.core.errors import did_you_mean
 from seatrial.probe.identity import FALSE_TEXTS, TRUE_TEXTS
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import StartupError
 
 PREFIX = "NSA_"

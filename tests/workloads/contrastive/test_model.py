@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.precision import choose_precision
 from seatrial_workloads.contrastive import checkpointing, model, sources
 from seatrial_workloads.contrastive.effective_settings import engine_options, math_options, resolve_settings
-from seatrial_workloads.contrastive.model import AttentionPooling, SpeechTextModel, attention_mask, new_model, symmetric_loss
+from seatrial_workloads.contrastive.model.encoders import revision_choices, speech_model, text_model
+from seatrial_workloads.contrastive.model.speech_text import AttentionPooling, SpeechTextModel, attention_mask, new_model, symmetric_loss
 from seatrial_workloads.contrastive.settings import Settings, hashed_settings
-from seatrial_workloads.contrastive.sources import revision_choices, speech_model, text_model
 from tests.workloads.cpu_ranks import cpu_ranks
 
 pytestmark = pytest.mark.torch

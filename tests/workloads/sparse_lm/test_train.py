@@ -26,21 +26,21 @@ from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial.records.halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
-from seatrial_workloads.common.effective import Choice, as_requested  # noqa: E402
+from seatrial_workloads.common.effective_settings import Choice, as_requested  # noqa: E402
 from seatrial_workloads.common.engines import EngineOptions, ddp  # noqa: E402
 from seatrial_workloads.common.engines.step_graph import unchanged  # noqa: E402
 from seatrial_workloads.common.precision import Precision  # noqa: E402
 from seatrial_workloads.sparse_lm import audit  # noqa: E402
 from seatrial_workloads.sparse_lm import model as model_module  # noqa: E402
 from seatrial_workloads.sparse_lm import train as trainer_module  # noqa: E402
-from seatrial_workloads.sparse_lm.audit import backend_of, summarize_trace  # noqa: E402
 from seatrial_workloads.sparse_lm.compiled_step import why_no_graph  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import masked, tiles  # noqa: E402
-from seatrial_workloads.sparse_lm.paths import choose_paths  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.attention_paths import choose_paths  # noqa: E402
 from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo, fallback_counts  # noqa: E402
 from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
 from seatrial_workloads.sparse_lm.showcase import prepare_out_dir  # noqa: E402
+from seatrial_workloads.sparse_lm.step_profile import backend_of, summarize_trace  # noqa: E402
 from seatrial_workloads.sparse_lm.stopping import HaltPoll  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE  # noqa: E402
 from tests.workloads.ranks import events, run_module  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from seatrial_workloads.sparse_lm.ops import naive  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.selection import select  # noqa: E402
-from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape  # noqa: E402
 
 SHAPE = ModelShape(dim=32, n_layers=1, n_heads=6, n_kv_groups=2, d_k=8, d_v=8, cmp_block=8, cmp_stride=4, sel_block=16, n_sel=4, window=16)
 SEQ_LEN = 150

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from seatrial_workloads.sparse_lm.ops import gathered, naive  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2  # noqa: E402
-from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape  # noqa: E402
 
 BLOCK, NUM_BLOCKS = 16, 40
 SIZES = ((2, 8, 2, 12), (2, 64, 4, 32))

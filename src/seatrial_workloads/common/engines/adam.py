@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice
 from seatrial_workloads.common.engines.engine import EngineOptions, Startup, no_startup
 from seatrial_workloads.common.errors import summarize_error
 

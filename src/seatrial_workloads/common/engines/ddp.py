@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from seatrial_workloads.common.checkpoints import load_random_states, load_tensors, save_random_states, save_tensors
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.engines.adam import FUSED, REQUESTED, TORCH, create_torch_adam
 from seatrial_workloads.common.engines.engine import (
     TRAINING,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from seatrial_workloads.common.checkpoints import CheckpointError, load_random_states, load_tensors, save_random_states, save_tensors
 from seatrial_workloads.common.distributed import Ranks, ensure_process_group
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.engines.adam import TORCH, create_adam
 from seatrial_workloads.common.engines.engine import (
     TRAINING,

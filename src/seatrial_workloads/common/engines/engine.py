@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from seatrial.core.text import join_names
 from seatrial_workloads.common.checkpoints import CheckpointError
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 
 MAX_NAMED = 3
 

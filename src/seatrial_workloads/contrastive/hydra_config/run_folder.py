@@ -25,7 +25,7 @@ from seatrial.machine.secrets import mask_argv
 from seatrial.machine.software import GIT, GIT_TIMEOUT_S, package_version
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.records.events import ENV_RUN_DIR
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.run_folder import NoSharedStartTime, holds_a_run, shared_start_name
 from seatrial_workloads.common.train_log import TRAIN_LOG
 from seatrial_workloads.contrastive.hydra_config.keys import OUTPUT_DIR

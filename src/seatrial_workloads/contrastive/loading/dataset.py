@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from seatrial_workloads.contrastive.batch import Batch
+from seatrial_workloads.contrastive.loading.batch import Batch
 from seatrial_workloads.contrastive.loading.sampling import (
     MIN_SAMPLES,
     Rows,

@@ -16,8 +16,9 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from seatrial_workloads.common.fast_paths import EqualSettings, equal_parts, equal_settings_from, open_groups
-from seatrial_workloads.sft.shapes import MODEL_TYPES
 
+# Architectures whose parts are replaced and whose parameters `sft.shapes` counts; tests compare both with transformers.
+MODEL_TYPES = ("llama", "mistral")
 LORA, RMS_NORM, ROPE, SWIGLU, ATTENTION, CROSS_ENTROPY = PARTS = ("lora", "rms_norm", "rope", "swiglu", "attention", "cross_entropy")
 # Tokens whose logits `cross_entropy` holds at once: 125 MiB in bf16 with 32,000 of vocabulary, and a product large enough to fill a GPU.
 CHUNK = 2048

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seatrial_workloads.sparse_lm.ops.naive import positions
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 # Matrix products of 16-bit numbers are several times slower over a width that is not a multiple of this.
 ALIGNED = 8

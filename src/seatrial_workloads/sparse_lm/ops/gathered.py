@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from seatrial_workloads.sparse_lm.ops.naive import positions
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 def selected(query: Tensor, key: Tensor, value: Tensor, ids: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seatrial_workloads.sparse_lm.paths import EffectivePaths
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.attention_paths import EffectivePaths
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 class Heads(NamedTuple):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seatrial_workloads.sparse_lm.ops.layout import Heads
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seatrial_workloads.sparse_lm.ops.naive import positions
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 WORD = 64
 

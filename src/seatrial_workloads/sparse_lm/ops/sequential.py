@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seatrial_workloads.sparse_lm.ops import gathered, naive
 from seatrial_workloads.sparse_lm.ops.layout import Heads
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 class LayerCache:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seatrial_workloads.sparse_lm.ops.selection import block_bytes
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 TILE = 128
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.settings import check_one_of, check_types
 
 # An explicit mask has S² entries for every head. Tiles on CUDA have none: on an H200, at 4 × 8,192 tokens, a whole layer with them took

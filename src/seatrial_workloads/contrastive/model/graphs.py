@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from seatrial.core.linux import garbage_collector_off
-from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTower
+from seatrial_workloads.contrastive.model.speech_text import SpeechEncoder, SpeechTower
 
 MAX_SHAPES = 32
 # A capture must not contain the one-time initialisation of libraries.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Wav2Vec2Config, Wav2Vec2Model
 
-from seatrial_workloads.contrastive.shapes import smooth_length
+from seatrial_workloads.contrastive.model.shapes import smooth_length
 
 # Rows of a matmul must be 16-byte aligned, or a slower kernel is used.
 ALIGNED = 8

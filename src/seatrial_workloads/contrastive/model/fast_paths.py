@@ -11,15 +11,15 @@ from torch import Tensor
 
 from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import Engine
 from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.precision import Precision, torch_dtype
-from seatrial_workloads.contrastive.batch import Batch, zero_batch
 from seatrial_workloads.contrastive.equal_settings import CAPTURING_MODES, FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH, excluded_parts
-from seatrial_workloads.contrastive.fast.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
-from seatrial_workloads.contrastive.fast.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
-from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
+from seatrial_workloads.contrastive.loading.batch import Batch, zero_batch
+from seatrial_workloads.contrastive.model.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
+from seatrial_workloads.contrastive.model.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
+from seatrial_workloads.contrastive.model.speech_text import SpeechEncoder, SpeechTextModel
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 

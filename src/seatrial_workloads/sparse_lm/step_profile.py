@@ -26,10 +26,10 @@ from seatrial.core.files import BY_UMASK, write_json, write_text
 from seatrial_workloads.sparse_lm.attention import RANGES
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops import naive
+from seatrial_workloads.sparse_lm.ops.attention_paths import choose_paths
 from seatrial_workloads.sparse_lm.ops.layout import create_layout
 from seatrial_workloads.sparse_lm.ops.sequential import prefill
 from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW
-from seatrial_workloads.sparse_lm.paths import choose_paths
 
 ATTENTION_CALL = re.compile(r"scaled_dot_product|flash_attention|efficient_attention|cudnn_attention|flex_attention")
 # In order: a kernel of cuDNN's flash attention names both.
