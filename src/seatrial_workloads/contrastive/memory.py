@@ -1,6 +1,6 @@
 """Memory of the contrastive trainer on a GPU, from its settings. Standard library only.
 
-Kept of a layer of the speech encoder for the backward pass, in elements of a frame; h is the hidden width, m that of the feed-forward part:
+What a layer of the speech encoder keeps for the backward pass, in elements per frame (h hidden width, m width of the feed-forward part):
 
     query, key, value inputs   3 h: layer norms return fp32 under CUDA's autocast, and each matrix casts for itself
     query, key, value          3 h
@@ -100,7 +100,7 @@ class Speech:
 
     @property
     def positions(self) -> int:
-        """Of the positional convolution."""
+        """Parameters of the positional convolution."""
         return int(self.hidden_size**2 // self.num_conv_pos_embedding_groups * self.num_conv_pos_embeddings)
 
     def matrices(self, out_width: int) -> int:

@@ -111,7 +111,7 @@ class Trainer:
         settings, ranks = self.settings, self.ranks
         self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
         self.choices |= self.loader.choices()
-        # Created now, so that a missing validation set fails before the training and not in the middle of it.
+        # Created now, so that a missing validation set fails before the training, not during it.
         self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
 
     def train(self, no_effect: Mapping[str, Choice]) -> None:
@@ -192,7 +192,7 @@ class Trainer:
         if is_logged(step, settings.log_every, settings.steps):
             self.log.step(step, loss.item())
             self.probe.memory()
-            # Samples of unlike slices are compared by seconds of audio.
+            # Slices of different lengths are compared by seconds of audio.
             self.probe.figure("audio_s_per_sample", self.audio_s / self.num_rows, "s", self.num_rows)
             if self.recompiles is not None and (changed := self.recompiles.report(step, self.probe)):
                 self.log.info(f"torch_compile: {changed.requested} -> {changed.effective} ({changed.reason})")
@@ -228,7 +228,7 @@ class Trainer:
         )
         self.log.info(f"Training set: {self.loader.utterances.summary()}")
         for name, choice in choices.items():
-            # Of what is not used at all, only what somebody may have set.
+            # Of unused settings, log only those that the user may have set.
             is_unset = choice.effective is None and choice.requested == getattr(Settings, name, None)
             if choice.requested != choice.effective and not is_unset:
                 self.log.info(f"{name}: {choice.requested} -> {choice.effective} ({choice.reason})")

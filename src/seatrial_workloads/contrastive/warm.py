@@ -68,7 +68,7 @@ def end_with_parent() -> None:
 
 
 def warm_actions(runs: list[Settings]) -> Iterator[tuple[str, Callable[[], tuple[bool, str]]]]:
-    """What there is to do for these runs, each once."""
+    """The actions for these runs, each once."""
     for torch_adam, device in sorted({(run.torch_adam, run.device) for run in runs if run.engine == "deepspeed"}, key=str):
         yield "ops", lambda torch_adam=torch_adam, device=device: build_ops(torch_adam, device)
     compiled = {replace(run, **NOT_COMPILED) for run in runs if run.torch_compile}

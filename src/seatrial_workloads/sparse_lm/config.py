@@ -6,7 +6,7 @@ effect here.
 
 Strict: an unknown section or key is refused, and named with the nearest known one.
 
-Long runs that would be for nothing are refused unless confirmed: one that leaves no weights, and one of a toy by mistake.
+Two kinds of long runs are refused unless confirmed: one that leaves no weights, and one of the default toy.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def as_is(value: Any) -> Any:
 
 
 def never_if_zero(value: Any) -> Any:
-    """The files say never by 0."""
+    """0 in the files means never."""
     return None if value == 0 else value
 
 
 def as_float(value: Any) -> Any:
-    """YAML 1.1 reads 2e-4 as text: it wants a point before the exponent."""
+    """YAML 1.1 reads 2e-4 as text: it requires a point before the exponent."""
     try:
         return float(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else value
     except ValueError:
@@ -106,7 +106,7 @@ def read_config(path: Path) -> Config:
         for key, value in values.items():
             where = (section, key)
             if where in NO_EFFECT:
-                # Off is what there is anyway.
+                # Off is the default.
                 if value not in (False, None, -1):
                     no_effect[f"{section}.{key}"] = Choice(value, None, NO_EFFECT[where])
             elif where != OUT_DIR:

@@ -28,7 +28,7 @@ from seatrial_workloads.sparse_lm.variables import VARIABLES, read_variables
 
 PROGRAM = "train_showcase"
 PRODUCTION = "configs/m7c_125m_2xa100_production.yaml"
-# As the procedure has them where a variable is unset: its A/B of fused AdamW and its compressed gradients rest on these.
+# The procedure's defaults of unset variables: its A/B of fused AdamW and its compressed gradients depend on them.
 DEFAULTS = {"fused_adam": False}
 DEFAULT_COMPRESSION = "bf16"
 # Flag → setting.
@@ -46,8 +46,7 @@ FLAG_SETTINGS = {
 
 
 class StrictParser(argparse.ArgumentParser):
-    """Names the nearest flag for an unknown one, and raises instead of ending the process. The procedures' own parser is in a package that
-    no workload may import."""
+    """Names the nearest flag for an unknown one, and raises instead of exiting. Workloads must not import the procedures' own parser."""
 
     def error(self, message: str) -> Any:
         raise StartupError(message)
@@ -88,7 +87,7 @@ def parser() -> StrictParser:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a command line asks for."""
+    """The training that a command line requests."""
 
     settings: Settings
     config: Path
@@ -98,7 +97,7 @@ class Start:
 
 
 def read_start(argv: Sequence[str], env: Mapping[str, str]) -> Start:
-    """Everything that can be refused before torch is imported."""
+    """Read and check the command line before torch is imported."""
     flags = parser().parse_strictly(argv)
     config = read_config(config_path(env))
     variables = read_variables(env)
@@ -135,12 +134,12 @@ def flag_settings(flags: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_ddp(requested: int, env: Mapping[str, str]) -> int:
-    """The number of ranks, which must fit `--ddp`."""
+    """The number of ranks, checked against `--ddp`."""
     world_size = rank_and_world_size(env)[1]
     if requested == 0 and world_size > 1:
-        raise StartupError(f"--ddp 0 asks for one rank, and there are {world_size}: start it with python, or use --ddp 1")
+        raise StartupError(f"--ddp 0 is for one rank, and there are {world_size}: start it with python, or use --ddp 1")
     if requested == 1 and "WORLD_SIZE" not in env:
-        raise StartupError(f"--ddp 1 asks for several ranks, and this is one: start it with torchrun --nproc_per_node=2 {sys.argv[0]} …")
+        raise StartupError(f"--ddp 1 is for several ranks, and this is one: start it with torchrun --nproc_per_node=2 {sys.argv[0]} …")
     return world_size
 
 
@@ -158,7 +157,7 @@ def run(start: Start) -> None:
 
     by_harness = os.environ.get(ENV_RUN_DIR)
     run_dir = Path(by_harness or start.out_dir)
-    # Under the harness it is set.
+    # The harness sets it.
     run_id = os.environ.setdefault(ENV_RUN, start_id())
     rank, world_size = rank_and_world_size(os.environ)
     if start.save is not None and rank == 0:
@@ -179,15 +178,15 @@ def run(start: Start) -> None:
 
 
 def check_save(path: Path) -> None:
-    """Refuse now what could not be written after the last step."""
+    """Refuse a file that could not be written after the last step."""
     check_writable(path.parent, "the folder of --save")
     if path.exists() and not path.is_file():
-        raise StartupError(f"--save is {path}, and that is no file: name the file for the trained weights")
+        raise StartupError(f"--save is {path}, which is not a file: name the file for the trained weights")
 
 
 def prepare_out_dir(run_dir: Path, resume_from: str | None, rank: int, world_size: int) -> tuple[str, ...]:
-    """Make room in train.out_dir; lines for the log. Nothing is moved unless the run can begin: the folder can be written, and what it
-    resumes from is there and whole."""
+    """Make room in train.out_dir; lines for the log. Nothing is moved unless the run can begin: the folder is writable, and the
+    checkpoint to resume from is whole."""
     from seatrial_workloads.common.checkpoints import FOLDER, find_checkpoint
     from seatrial_workloads.sparse_lm.results import set_earlier_run_aside
 

@@ -45,7 +45,7 @@ SUPPORTED_HYDRA_SETTINGS = (HYDRA_DIR, "hydra.searchpath")
 
 
 def settings_from(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> Start:
-    """What these arguments start; raises ConfigurationError."""
+    """The training that these arguments start; raises ConfigurationError."""
     return start_of(read_command_line(argv), env)
 
 

@@ -103,7 +103,7 @@ def git_facts(folder: Path) -> dict[str, Any]:
     """Commit, branch and changes of the repository that `folder` belongs to."""
     root = _git(folder, "rev-parse", "--show-toplevel")
     if root is None:
-        no_answer = f"{folder} is no repository, or git took over {GIT_TIMEOUT_S:g} s"
+        no_answer = f"{folder} is not a repository, or git took over {GIT_TIMEOUT_S:g} s"
         return {**NO_GIT, "error": no_answer if shutil.which("git") else "no git on PATH"}
     status = _git(folder, "status", "--porcelain")
     lines = (status or "").splitlines()

@@ -72,9 +72,9 @@ def try_capture(
 
 
 def choose_part(settings: Settings, part: str, reason: str) -> Choice:
-    """Whether a part is used; `reason` is why this node or model does not have it. A StartupError for a part of the user's own list."""
+    """Whether a part is used; `reason` is why this node or model does not have it. StartupError for a part of the user's own list."""
     if part not in settings.fast_parts:
-        # Another plan may have kept it: then the two are not alike, though both ask for equal parts.
+        # Another plan may have kept it: the two then differ, though both request equal parts.
         return Choice(True, False, LEFT_OUT) if settings.has_equal_parts else as_requested(False)
     reason = excluded_parts(settings).get(part) or reason
     if reason and settings.requires_fast_parts:
@@ -153,7 +153,7 @@ def compile_tower(model: SpeechTextModel, engine: Engine, settings: Settings, ra
         positions.use_one_length(num_frames + ALIGNED)
 
     def tower(compiled: SpeechEncoder) -> CompiledTower:
-        # Slices of one length fill their batch and need no mask; of random lengths they hardly ever do.
+        # Slices of one length fill their batch and need no mask; slices of random lengths hardly ever do.
         return CompiledTower(compiled, num_frames, dynamic=dynamic, always_masked=settings.fixed_slice_s is None)
 
     def warm_up(compiled: SpeechEncoder) -> None:

@@ -106,8 +106,8 @@ class FourierPositions(nn.Module):
     """The positional convolution by FFT, sharing the plain module's parameters."""
 
     length = 0
-    """Of the FFT, for all inputs that it is long enough for; 0 for the best of each. One for all has no branches on the number of frames,
-    on which a compiled function would depend."""
+    """FFT length for all inputs that fit; 0 chooses the best for each. A single length has no branch on the number of frames, which a
+    compiled function would specialise on."""
 
     def __init__(self, plain: nn.Module) -> None:
         super().__init__()

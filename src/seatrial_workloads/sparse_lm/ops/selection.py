@@ -14,8 +14,8 @@ WORD = 64
 
 
 def select(scores: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:
-    """The n_sel best of the blocks that a query may see: its document's first one, its own and the one before always, ties to the lower
-    index."""
+    """The n_sel best blocks that a query may see. Its document's first block, its own and the one before are always selected; ties go to
+    the lower index."""
     seq_len, num_blocks = scores.shape[1], scores.shape[-1]
     block = torch.arange(num_blocks, device=scores.device)
     own = positions(seq_len, seq_len, scores.device) // shape.sel_block
