@@ -61,28 +61,28 @@ class StrictParser(argparse.ArgumentParser):
 
 
 def parser() -> StrictParser:
-    made = StrictParser(
+    flags = StrictParser(
         prog=PROGRAM,
         description="Train the sparse-attention language model of the configuration that CONFIG names.",
         epilog=f"{EXIT_CODES} Variables: CONFIG, {', '.join(VARIABLES)}. docs/sparse-lm.md has what each does.",
         allow_abbrev=False,
     )
-    made.add_argument("--dataset", choices=DATASETS, default="synthetic", help="training text (default: synthetic)")
-    made.add_argument("--steps", type=int, metavar="N", help="optimiser steps, in place of train.steps")
-    made.add_argument("--seq-len", type=int, metavar="S", help="tokens per row, in place of train.seq_len")
-    made.add_argument("--batch-size", type=int, metavar="B", help="rows of all ranks together, in place of train.batch_size")
-    made.add_argument("--accum-batches", type=int, metavar="N", help="passes per step, in place of train.accumulate_grad_batches")
-    made.add_argument("--no-gc", action="store_true", help="no gradient checkpointing")
-    made.add_argument("--compile", action="store_true", help="torch.compile of the blocks; on one GPU the step is a CUDA graph too")
-    made.add_argument("--ddp", type=int, choices=(-1, 0, 1), default=-1, help="1: several ranks, 0: one, -1: by WORLD_SIZE (default)")
-    made.add_argument("--resume", metavar="FOLDER", help="checkpoint folder, or a run folder that has one")
-    made.add_argument("--save", type=Path, metavar="FILE", help="where the trained weights go at the end (default: nowhere)")
-    made.add_argument("--local-path", metavar="PATH", help="folder of .jsonl or .parquet files, for fineweb_edu_local")
-    made.add_argument("--loader-timeout", type=float, metavar="S", help="longest wait for the first batch, in seconds (default: 60)")
-    made.add_argument("--fwe-report-docs", type=int, metavar="N", default=1000, help="documents between two loader lines (default: 1000)")
-    made.add_argument("--synthetic-on-fail", action="store_true", help="train on synthetic text where the dataset gives no first batch")
-    made.add_argument(YES, action="store_true", help=CONFIRMS)
-    return made
+    flags.add_argument("--dataset", choices=DATASETS, default="synthetic", help="training text (default: synthetic)")
+    flags.add_argument("--steps", type=int, metavar="N", help="optimiser steps, in place of train.steps")
+    flags.add_argument("--seq-len", type=int, metavar="S", help="tokens per row, in place of train.seq_len")
+    flags.add_argument("--batch-size", type=int, metavar="B", help="rows of all ranks together, in place of train.batch_size")
+    flags.add_argument("--accum-batches", type=int, metavar="N", help="passes per step, in place of train.accumulate_grad_batches")
+    flags.add_argument("--no-gc", action="store_true", help="no gradient checkpointing")
+    flags.add_argument("--compile", action="store_true", help="torch.compile of the blocks; on one GPU the step is a CUDA graph too")
+    flags.add_argument("--ddp", type=int, choices=(-1, 0, 1), default=-1, help="1: several ranks, 0: one, -1: by WORLD_SIZE (default)")
+    flags.add_argument("--resume", metavar="FOLDER", help="checkpoint folder, or a run folder that has one")
+    flags.add_argument("--save", type=Path, metavar="FILE", help="where the trained weights go at the end (default: nowhere)")
+    flags.add_argument("--local-path", metavar="PATH", help="folder of .jsonl or .parquet files, for fineweb_edu_local")
+    flags.add_argument("--loader-timeout", type=float, metavar="S", help="longest wait for the first batch, in seconds (default: 60)")
+    flags.add_argument("--fwe-report-docs", type=int, metavar="N", default=1000, help="documents between two loader lines (default: 1000)")
+    flags.add_argument("--synthetic-on-fail", action="store_true", help="train on synthetic text where the dataset gives no first batch")
+    flags.add_argument(YES, action="store_true", help=CONFIRMS)
+    return flags
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ class Watched:
         self.folder, self.pid, self.clock, self.said = folder, pid, Clock(), []
         chosen = WatchdogSettings(folder=folder, **{"halt": False, "interval_s": 0.0, **settings})
         self.run = WatchedRun(folder, monotonic=self.clock)
-        self.watchdog = Watchdog(chosen, self.run, monotonic=self.clock, wall=time.time, say=self.said.append)
+        self.watchdog = Watchdog(chosen, self.run, monotonic=self.clock, wall=time.time, log=self.said.append)
 
     def beat(self, step: int | None, phase: str = "fwd", pid: int | None = None, rank: int = 0, **fields: object) -> None:
         line = {"ts": time.time(), "pid": pid or self.pid, "rank": rank, "step": step, "msg": "beat", "phase": phase, "attempt": 1}
