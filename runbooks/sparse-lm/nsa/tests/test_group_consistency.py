@@ -29,7 +29,7 @@ def test_heads_of_a_group_share_a_mask() -> None:
     mask = naive.selected_mask(ids, SHAPE, SEQ_LEN).view(2, SHAPE.n_kv_groups, SHAPE.heads_per_group, SEQ_LEN, SEQ_LEN)
 
     assert (mask == mask[:, :, :1]).all()
-    # And the groups differ, or the test would show nothing.
+    # The groups differ: otherwise the test would prove nothing.
     assert (mask[:, 0] != mask[:, 1]).any()
 
 

@@ -22,7 +22,7 @@ DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
 
 def block_ids(pattern: str, size: tuple[int, int, int, int]) -> torch.Tensor:
-    """Ascending, padded with -1 at the end, as selection gives them; out-of-range ids stand among the others."""
+    """Ascending, padded with -1 at the end, as selection returns them, with out-of-range ids among the others."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, NUM_BLOCKS, size, generator=generator)
     if pattern == "sequential":
