@@ -31,7 +31,7 @@ from seatrial_workloads.sft.settings import LOSS_ON, RECIPES, Settings, results_
 MODEL, DATASET = "mistralai/Mistral-7B-v0.1", "yahma/alpaca-cleaned"
 NO_NETWORK = "MODEL=tiny DATASET=generated"
 WORKLOAD = "sft"
-# As the jobs have it.
+# The default of the jobs.
 RANKS_OF_A_NODE = 8
 # Flag → setting, where the two have different names.
 SETTING_OF = {"max_steps": "steps", "bsz": "micro_batch"}

@@ -97,7 +97,7 @@ def write_deliverables(target: Target, rows: Sequence[Row]) -> Path:
 
 
 def _write_table(target: Target, stage: str, stem: Path) -> list[Path]:
-    """As .csv and .md; nothing where the stage has no run."""
+    """Write the table as .csv and .md, if the stage has runs."""
     groups: dict[str, list[TableRun]] = defaultdict(list)
     for attempt in attempts(target, stage):
         groups[attempt.folder.parent.name.rpartition("_r")[0]].append(_table_run(attempt))

@@ -253,7 +253,7 @@ SECONDS = list_of(POSITIVE_DECIMAL, "1.0,1.5,2.0")
 class Variable:
     name: str
     default: str
-    """As text; empty for none."""
+    """The default as text; empty for none."""
     kind: Kind
     becomes: str
     """The plan's key, the trainer's setting, or another use."""
@@ -556,7 +556,7 @@ class Variables:
     """The value of every variable, and which of them were set."""
 
     values: Mapping[str, Any]
-    """By name; None where there is neither a value nor a default."""
+    """Values by name; None where there is neither a value nor a default."""
     given: frozenset[str]
 
     def __getitem__(self, name: str) -> Any:

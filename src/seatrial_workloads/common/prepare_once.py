@@ -67,7 +67,7 @@ class Timing:
 
 
 def content_key(parts: Mapping[str, Any]) -> str:
-    """The same for the same content, whatever the order of its parts."""
+    """A key of the content, independent of the order of its parts."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

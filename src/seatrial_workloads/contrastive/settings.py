@@ -113,7 +113,7 @@ class Settings:
     """Commit, tag or branch of `speech_model` where that is a hub id; a commit never changes. Default: what the hub has now, which is \
 recorded."""
     text_revision: str | None = None
-    """The same of `text_model` and its tokenizer."""
+    """The same for `text_model` and its tokenizer."""
     pretrained_checkpoint: str | None = None
     """A .pth with weights of the full model to start from."""
     resume_from: str | None = None

@@ -107,7 +107,7 @@ def build_ops(torch_adam: bool | None, device: str) -> tuple[bool, str]:
 
 
 def _compile_alone(settings: Settings) -> tuple[bool, str]:
-    """In a process of its own: DeepSpeed can be started once in a process."""
+    """Compile in a separate process: DeepSpeed can be started only once in a process."""
     argv = [sys.executable, "-P", "-m", "seatrial_workloads.contrastive.warm", ALONE, json.dumps([asdict(settings)])]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:

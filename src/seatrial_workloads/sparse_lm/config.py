@@ -86,7 +86,7 @@ NO_EFFECT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """One file."""
+    """The content of one file."""
 
     path: Path
     settings: dict[str, Any]

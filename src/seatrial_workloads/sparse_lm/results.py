@@ -59,7 +59,7 @@ LAST_WINDOW = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One step."""
+    """The row of one step."""
 
     step: int
     loss: float

@@ -305,11 +305,11 @@ def test_the_window_is_the_last_steps_of_the_last_run(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("last", "warning"),
     [
-        ("101,2.5,1e-4,300,run", "it is used, and may have been cut (101,2.5,1e-4,300,run)"),
+        ("101,2.5,1e-4,300,run", "it is used, and may be truncated (101,2.5,1e-4,300,run)"),
         # Cut within a column, a number or the run's id.
-        ("101,2.5,1e-4", "is no whole row: it is left out"),
-        ("101,2.5,1e-,300,run", "is no whole row: it is left out"),
-        ("101,2.5,1e-4,300,ru", "is no whole row: it is left out"),
+        ("101,2.5,1e-4", "is incomplete: it is left out"),
+        ("101,2.5,1e-,300,run", "is incomplete: it is left out"),
+        ("101,2.5,1e-4,300,ru", "is incomplete: it is left out"),
         ("", ""),
     ],
 )

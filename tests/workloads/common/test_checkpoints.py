@@ -245,7 +245,7 @@ def test_nodes_must_share_the_folder(tmp_path):
 
 
 def test_missing_and_incomplete_checkpoints_are_refused(tmp_path):
-    with pytest.raises(CheckpointError, match=r"resume_from is .*nowhere, and there is no such folder"):
+    with pytest.raises(CheckpointError, match=r"resume_from is .*nowhere, which is not a folder"):
         find_checkpoint(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match=r"checkpoint\.json"):
         find_checkpoint(tmp_path)
