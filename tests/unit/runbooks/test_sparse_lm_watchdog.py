@@ -213,13 +213,13 @@ def test_a_rank_that_answers_its_signal_at_once_has_answered(tmp_path: Path, mon
     rank = RankProcess(rank=0, pid=1, start_ticks=1, signal="USR2")
     paths = AttemptPaths(tmp_path)
 
-    def answer(asked: RankProcess) -> bool:
+    def answer(signalled: RankProcess) -> bool:
         paths.stacks.mkdir()
         paths.rank_stack(0).write_text("Thread 0x1 (most recent call first):\n")
         return True
 
     monkeypatch.setattr(rank_processes, "writes_here", lambda paths, rank: True)
-    monkeypatch.setattr(rank_processes, "ask", answer)
+    monkeypatch.setattr(rank_processes, "request_stack", answer)
     assert dump_stacks(paths, [rank]) == "by signal: rank 0 (pid 1)"
 
 

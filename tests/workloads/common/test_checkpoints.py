@@ -321,7 +321,7 @@ def test_missing_and_unexpected_weights_are_listed(layers, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "there is no such file"),
+        (None, "which is not a file"),
         ({"0.weight": torch.zeros(5, 2)}, r"size mismatch for 0\.weight"),
         ({"0.weight": torch.zeros(0)}, "ZeRO 3 shards weights"),
         ({"other": torch.zeros(1)}, "has no weight of this model"),
