@@ -70,7 +70,8 @@ def test_sparse_lm(formats: Formats, checkpointing: bool) -> None:
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("fast_paths", ["none", "positions"])
 def test_contrastive(formats: Formats, attention: str, fast_paths: str) -> None:
-    from seatrial_workloads.contrastive import memory, shapes
+    from seatrial_workloads.contrastive import memory
+    from seatrial_workloads.contrastive.model import shapes
     from seatrial_workloads.contrastive.model.encoders import speech_model, text_model
     from seatrial_workloads.contrastive.model.front_end import FourierPositions
     from seatrial_workloads.contrastive.model.speech_text import SpeechTextModel, num_parameters

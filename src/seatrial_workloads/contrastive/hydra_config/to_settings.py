@@ -160,7 +160,7 @@ class Variable:
 
     name: str
     value: str
-    requested: str
+    asked: str
     """The key's value; the name is that in run_context.json."""
     key: str
     given_by: str
@@ -210,7 +210,7 @@ def without_effect(values: Values, variables: tuple[Variable, ...]) -> dict[str,
         choices[SAVE_LATEST] = Choice(False, True, "the newest checkpoint is always marked, since resuming needs it")
     choices |= _overridden_switches(values)
     for variable in variables:
-        if FLAG_VALUES.get(variable.value.lower(), variable.value) != variable.requested:
+        if FLAG_VALUES.get(variable.value.lower(), variable.value) != variable.asked:
             reason = f"{variable.name} was already set in the environment"
             choices[variable.key] = Choice(values[variable.key], variable.value, reason)
     return choices
@@ -249,9 +249,9 @@ def _precision_source(message: str, values: Values) -> str:
     return f" ({BF16 if values[BF16] else FP16} is true)"
 
 
-def _variable(key: str, name: str, requested: str, env: Mapping[str, str]) -> Variable:
+def _variable(key: str, name: str, asked: str, env: Mapping[str, str]) -> Variable:
     given = env.get(name, "")
-    return Variable(name=name, value=given or requested, requested=requested, key=key, given_by=ENVIRONMENT if given else key)
+    return Variable(name=name, value=given or asked, asked=asked, key=key, given_by=ENVIRONMENT if given else key)
 
 
 def _overridden_switches(values: Values) -> dict[str, Choice]:
