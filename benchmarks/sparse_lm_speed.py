@@ -45,9 +45,9 @@ from seatrial_workloads.sparse_lm.compiled_step import capture_step, compile_blo
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.layout import rotate
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 from seatrial_workloads.sparse_lm.reporting import RunInfo
 from seatrial_workloads.sparse_lm.settings import SHAPE_FIELDS, Settings
-from seatrial_workloads.sparse_lm.shape import ModelShape
 from seatrial_workloads.sparse_lm.train import train
 
 NAME = "sparse_lm_speed"

@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional
 from transformers import BertConfig, BertModel, Wav2Vec2Config, Wav2Vec2Model
 
-from seatrial_workloads.contrastive.model import AttentionPooling
+from seatrial_workloads.contrastive.model.speech_text import AttentionPooling
 
 WARM_UP_STEPS = 8
 TOKENS = 12

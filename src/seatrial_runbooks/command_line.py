@@ -81,7 +81,7 @@ def run_reporting_errors(act: Callable[[], int]) -> int:
     try:
         return program.run_reporting_errors(act, print_error)
     except KeyboardInterrupt:
-        # An interrupted campaign reports that itself; this was before or after one.
+        # A campaign reports an interrupt itself; this one came before or after it.
         print_error("interrupted")
         return INTERRUPTED
     except Exception:

@@ -13,15 +13,15 @@ pytest.importorskip("transformers")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
-from seatrial_workloads.common.effective import as_requested  # noqa: E402
+from seatrial_workloads.common.effective_settings import as_requested  # noqa: E402
 from seatrial_workloads.common.engines import EngineOptions, create_engine  # noqa: E402
 from seatrial_workloads.common.precision import Precision  # noqa: E402
-from seatrial_workloads.contrastive.fast.fast_paths import apply_fast_paths, capture_tower, longest_samples, pad_inputs  # noqa: E402
-from seatrial_workloads.contrastive.fast.front_end import MatrixFrontEnd  # noqa: E402
-from seatrial_workloads.contrastive.fast.graphs import MAX_SHAPES, GraphedTextEncoder  # noqa: E402
-from seatrial_workloads.contrastive.model import SpeechTextModel  # noqa: E402
+from seatrial_workloads.contrastive.model.encoders import speech_model, text_model  # noqa: E402
+from seatrial_workloads.contrastive.model.fast_paths import apply_fast_paths, capture_tower, longest_samples, pad_inputs  # noqa: E402
+from seatrial_workloads.contrastive.model.front_end import MatrixFrontEnd  # noqa: E402
+from seatrial_workloads.contrastive.model.graphs import MAX_SHAPES, GraphedTextEncoder  # noqa: E402
+from seatrial_workloads.contrastive.model.speech_text import SpeechTextModel  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
-from seatrial_workloads.contrastive.sources import speech_model, text_model  # noqa: E402
 
 CUDA = torch.device("cuda")
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=CUDA)

@@ -26,7 +26,7 @@ from seatrial_workloads.sparse_lm.model import SparseLM  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import compressed, gathered, masked, naive, selection, tiles  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.layout import document_starts  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v2  # noqa: E402
-from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape  # noqa: E402
 from tests.workloads.ranks import events  # noqa: E402
 from tests.workloads.sparse_lm.shapes import assert_close, assert_whole_agrees, documents, tensors, with_gradients  # noqa: E402
 from tests.workloads.sparse_lm.trainings import TINY, losses, rows, run  # noqa: E402

@@ -82,7 +82,7 @@ def _make_weights(folder: Path) -> None:
     from transformers import BertConfig, BertModel, Wav2Vec2Config, Wav2Vec2FeatureExtractor, Wav2Vec2Model
 
     from seatrial_workloads.contrastive.loading.tokens import small_tokenizer
-    from seatrial_workloads.contrastive.model import SpeechTextModel
+    from seatrial_workloads.contrastive.model.speech_text import SpeechTextModel
 
     torch.manual_seed(0)
     tokenizer = small_tokenizer()

@@ -70,11 +70,12 @@ def test_sparse_lm(formats: Formats, checkpointing: bool) -> None:
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("fast_paths", ["none", "positions"])
 def test_contrastive(formats: Formats, attention: str, fast_paths: str) -> None:
-    from seatrial_workloads.contrastive import memory, shapes
-    from seatrial_workloads.contrastive.fast.front_end import FourierPositions
-    from seatrial_workloads.contrastive.model import SpeechTextModel, num_parameters
+    from seatrial_workloads.contrastive import memory
+    from seatrial_workloads.contrastive.model import shapes
+    from seatrial_workloads.contrastive.model.encoders import speech_model, text_model
+    from seatrial_workloads.contrastive.model.front_end import FourierPositions
+    from seatrial_workloads.contrastive.model.speech_text import SpeechTextModel, num_parameters
     from seatrial_workloads.contrastive.settings import Settings
-    from seatrial_workloads.contrastive.sources import speech_model, text_model
 
     settings = Settings(micro_batch=3, fixed_slice_s=1.0, attn_impl=attention, fast_paths=fast_paths)
     config = {**shapes.SPEECH_DEFAULTS, **shapes.SPEECH_CONFIGS["tiny"]}
@@ -128,8 +129,8 @@ def test_stage1_peaks_of_a_gpu(micro_batch: int, seconds: float, attention: str,
 def test_sparse_lm_peaks_of_a_gpu(rows: int, seq_len: int, peak_gib: float) -> None:
     """Measured compiled, which keeps less."""
     from seatrial_workloads.sparse_lm.memory import forecast
+    from seatrial_workloads.sparse_lm.ops.shape import ModelShape
     from seatrial_workloads.sparse_lm.settings import Settings
-    from seatrial_workloads.sparse_lm.shape import ModelShape
 
     shape = dataclasses.asdict(ModelShape())
     del shape["vocab_size"]

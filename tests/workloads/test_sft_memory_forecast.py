@@ -12,9 +12,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial_workloads.common.memory import Formats
-from seatrial_workloads.sft.fast import PARTS
+from seatrial_workloads.sft.fast import MODEL_TYPES, PARTS
 from seatrial_workloads.sft.settings import Settings
-from seatrial_workloads.sft.shapes import MODEL_TYPES, Shape, shape_of
+from seatrial_workloads.sft.shapes import Shape, shape_of
 from tests.workloads.saved_bytes import autocast, saved_bytes
 from tests.workloads.test_memory_forecast import BOTH, FP32, gib, kept
 

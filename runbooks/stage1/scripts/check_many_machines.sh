@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What a job over a hostfile needs on the machine that starts it: pdsh, ninja, and a hostfile that names hosts. Exit code 0, or a line
-# `[FATAL] …` and exit code 2. Made to stand before the job, in the command that a platform starts:
+# `[FATAL] …` and exit code 2. To be run before the job, in the command that a platform starts:
 #   ./scripts/check_many_machines.sh /etc/deepspeed/hostfile && deepspeed --hostfile /etc/deepspeed/hostfile --launcher pdsh train.py …
-# `seatrial doctor PLAN` looks for the same, and for what keeps hosts apart, on every host at once.
+# `seatrial doctor PLAN` checks the same, and the network between hosts, on every host at once.
 set -uo pipefail
 
 usage="usage: check_many_machines.sh [HOSTFILE]      (default /etc/deepspeed/hostfile)"
@@ -16,7 +16,7 @@ hostfile="${1:-/etc/deepspeed/hostfile}"
 command -v pdsh >/dev/null || { echo "[FATAL] pdsh missing"; exit 2; }
 command -v ninja >/dev/null || { echo "[FATAL] ninja missing"; exit 2; }
 test -s "$hostfile" || { echo "[FATAL] hostfile missing/empty"; exit 2; }
-# One that has comments and blank lines only is empty too: deepspeed would say so after its imports.
+# A hostfile of comments and blank lines is empty too: deepspeed would report it only after its imports.
 hosts="$(grep -cE '^[[:space:]]*[^#[:space:]]+[[:space:]]+slots=[0-9]+' -- "$hostfile")"
 [[ $hosts -gt 0 ]] || { echo "[FATAL] hostfile missing/empty"; exit 2; }
 

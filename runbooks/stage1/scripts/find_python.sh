@@ -1,8 +1,8 @@
 # Sourced by the scripts beside it. In: CONDA_ENV or SEATRIAL_PYTHON. Out: $python, an interpreter that has Seatrial, and $runbook, the
 # folder of train.py; or a sentence and exit code 1.
 #
-# The variables of a conda environment are taken over into this shell. Nothing stands between it and the driver then: a signal that is
-# sent to the script reaches the driver itself, and `conda run`, which would not pass it on, is over before the driver starts.
+# The variables of a conda environment are copied into this shell, so that no process stands between it and the driver: `conda run` would
+# not pass a signal on.
 runbook="$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")"
 checkout="$(dirname -- "$(dirname -- "$runbook")")"
 install=""
@@ -19,13 +19,13 @@ if [[ -n ${CONDA_ENV:-} ]]; then
   which=-n
   [[ $CONDA_ENV == */* ]] && which=-p
   said="$(mktemp)" taken="$(mktemp)"
-  # Into a file: what the environment's own activation prints is no variable.
+  # Into a file, apart from what the environment's activation prints.
   if ! "$conda" run "$which" "$CONDA_ENV" bash -c 'env -0 >"$1"' bash "$taken" >"$said" 2>&1; then
     why="$(grep -v '^[[:space:]]*$' "$said" | tail -n 1 || true)"
     rm -f -- "$said" "$taken"
-    stop "CONDA_ENV is $CONDA_ENV, and conda cannot use such an environment (${why:-it said nothing}): \`conda env list\` shows those there are"
+    stop "CONDA_ENV is $CONDA_ENV, and conda cannot use such an environment (${why:-no message}): \`conda env list\` shows those there are"
   fi
-  # Not in a function: what is declared there ends with it. Names that are bash's own, and functions, are passed over.
+  # Not in a function, whose declarations are local. Functions and bash's own names are skipped.
   while IFS= read -r -d '' assignment; do
     case "${assignment%%=*}" in
       BASHOPTS | SHELLOPTS | BASH_VERSINFO | UID | EUID | PPID | _ | *[!A-Za-z0-9_]* | [0-9]*) ;;
@@ -41,7 +41,7 @@ elif [[ -n ${SEATRIAL_PYTHON:-} ]]; then
 elif [[ -x $checkout/.venv/bin/python ]]; then
   python="$checkout/.venv/bin/python"
 elif [[ -s $runbook/.python ]] && python="$(type -P -- "$(<"$runbook/.python")")"; then
-  # Written by `seatrial runbook`: the interpreter that it was installed for.
+  # Written by `seatrial runbook`: the interpreter that Seatrial is installed for.
   install="$python -m pip install 'seatrial[stage1]'"
 else
   python="$(type -P python3 || true)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Leak diagnosis of campaigns or single runs: one CSV row a run on stdout, what its figures rest on on stderr.
+"""Leak diagnosis of campaigns or single runs: one CSV row a run on stdout, the sources of its figures on stderr.
 
 python scripts/quick_leak_diagnose.py outputs/bench/sweep_z0_mb160_nw8_pf4_r1 outputs/bench/sweep_z0_mb192_nw8_pf4_r1
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables and reports of a campaign made anew, with another tail or baseline; of a folder of the original scripts, in its `seatrial`.
+"""Recompute the tables and reports of a campaign with another tail or baseline; for a folder of the original scripts, in its `seatrial`.
 
 ./scripts/summarize_stage1_bench.py --manifest outputs/bench/run_manifest.tsv --output-root outputs/bench --tail-points 10
 """

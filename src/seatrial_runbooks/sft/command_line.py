@@ -31,7 +31,7 @@ from seatrial_workloads.sft.settings import LOSS_ON, RECIPES, Settings, results_
 MODEL, DATASET = "mistralai/Mistral-7B-v0.1", "yahma/alpaca-cleaned"
 NO_NETWORK = "MODEL=tiny DATASET=generated"
 WORKLOAD = "sft"
-# As the jobs have it.
+# The default of the jobs.
 RANKS_OF_A_NODE = 8
 # Flag → setting, where the two have different names.
 SETTING_OF = {"max_steps": "steps", "bsz": "micro_batch"}
@@ -67,13 +67,13 @@ class Script:
     launch: str
     """How it is started, for --help."""
     defaults: Mapping[str, Any]
-    """By flag."""
+    """Defaults by flag."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that no flag of it changes."""
+    """Settings that none of its flags changes."""
     flags: tuple[str, ...] = ()
-    """Beside those that all scripts have."""
+    """Options besides those that all scripts have."""
     ranks: int | None = None
-    """The only number of ranks it is for."""
+    """The only number of ranks it supports."""
 
 
 DDP_FLAGS = ("ddp_static_graph", "ddp_find_unused_parameters")
@@ -93,7 +93,7 @@ SCRIPTS = {
             name="train_sft_ddp_min",
             description="LoRA fine-tuning with DDP and gradient checkpointing on the GPUs of one node.",
             launch="torchrun --standalone --nproc_per_node=8 training/src/train_sft_ddp_min.py",
-            # The rate of the original's own log; the other two scripts name theirs.
+            # The learning rate of the original's log; the other scripts name theirs.
             defaults={"run_name": "sft_ddp_1node_smoke", "grad_accum": 1, "lr": 5e-5},
             fixed={"use_lora": True, "gradient_checkpointing": True, "strategy": "ddp"},
             flags=("tok_cache_dir", *DDP_FLAGS),
@@ -167,21 +167,21 @@ SOME_SCRIPTS: dict[str, Option] = {
 
 def parser_of(script: Script, env: Mapping[str, str] = os.environ) -> StrictParser:
     """The script's flags with their defaults, each of which --help shows."""
-    made = StrictParser(script.description, f"examples:\n  {script.launch}\n  python training/src/{script.name}.py --check")
-    made.prog = f"{script.name}.py"
-    made.add_argument("--check", action="store_true", help="check flags, model, dataset and memory, and end before anything is trained")
-    made.add_argument("--ignore_fit", action="store_true", help="start although the memory forecast says that it will not fit")
+    parser = StrictParser(script.description, f"examples:\n  {script.launch}\n  python training/src/{script.name}.py --check")
+    parser.prog = f"{script.name}.py"
+    parser.add_argument("--check", action="store_true", help="check flags, model, dataset and memory, and end before anything is trained")
+    parser.add_argument("--ignore_fit", action="store_true", help="start although the memory forecast says that it will not fit")
     defaults = {"model": env.get("MODEL") or MODEL, "dataset": env.get("DATASET") or DATASET, **script.defaults}
     for name, option in {**EVERY_SCRIPT, **{name: SOME_SCRIPTS[name] for name in script.flags}}.items():
         complete: Option = {**option, **({"default": defaults[name]} if name in defaults else {})}
         if complete.get("default") is not None and "default:" not in option["help"]:
             complete["help"] = f"{option['help']} (default: {complete['default']})"
-        made.add_argument(f"--{name}", **complete)
-    return made
+        parser.add_argument(f"--{name}", **complete)
+    return parser
 
 
 def settings_of(script: Script, flags: Mapping[str, Any]) -> Settings:
-    """The settings that these values of flags stand for; UsageError for what cannot be trained."""
+    """The settings of these flags; UsageError for what cannot be trained."""
     given = {SETTING_OF.get(name, name): value for name, value in flags.items() if value is not None}
     if "activation_ckpt" in given:
         given["gradient_checkpointing"] = given.pop("activation_ckpt")
@@ -194,8 +194,8 @@ def settings_of(script: Script, flags: Mapping[str, Any]) -> Settings:
 
 
 def check(settings: Settings, script: Script, env: Mapping[str, str], cwd: Path, *, ignore_fit: bool = False) -> str:
-    """RefusedError for what would end the training once its ranks have started; what is known of its memory."""
-    # Slurm's own tasks do not count: it is torchrun that starts ranks, and one task of Slurm starts it.
+    """RefusedError for what would end the training after its ranks have started; returns the result of the memory check."""
+    # Slurm's tasks are not ranks: torchrun starts the ranks, and one task of Slurm starts it.
     world_size = integer_variable(env, "WORLD_SIZE", 1)
     if script.ranks is not None and world_size != script.ranks:
         raise RefusedError(f"{script.name}.py trains on one rank, and there are {world_size}: use train_sft_ddp_min.py, or start one")
@@ -257,7 +257,7 @@ def _run(script: Script, argv: Sequence[str] | None) -> int:
         else:
             train(settings, flags)
     except SeatrialError as error:
-        # All ranks of a node find the same: one of them reports it.
+        # All ranks of a node find the same: one reports it.
         if integer_variable(os.environ, "LOCAL_RANK", 0):
             return error.exit_code
         raise
@@ -265,7 +265,7 @@ def _run(script: Script, argv: Sequence[str] | None) -> int:
 
 
 def train(settings: Settings, flags: dict[str, Any]) -> None:
-    """RefusedError for what shows only once the data are there, and for a loss that is not finite."""
+    """RefusedError for problems found only in the data, and for a loss that is not finite."""
     from seatrial_workloads.sft.train import run
 
     if problem := _lower_debug_level():
@@ -278,7 +278,7 @@ def train(settings: Settings, flags: dict[str, Any]) -> None:
 
 def _lower_debug_level() -> str | None:
     """The original exports TORCH_DISTRIBUTED_DEBUG=DETAIL, under which torch 2.13 crashes when DDP is set up with gloo:
-    INFO in its place, and why."""
+    use INFO and report it."""
     import torch
     import torch.distributed as dist
 

@@ -1,7 +1,6 @@
-"""The acceptance table of a validation. In: what the stages left in the output folder. Out: one row per criterion, the procedure's and
-ours.
+"""The acceptance table of a validation. In: the output folder of its stages. Out: one row per criterion, the procedure's and ours.
 
-A row is PASS, FAIL, INCONCLUSIVE or NOT TESTED. What this machine cannot show reads NOT TESTED, never PASS: scaling with one GPU, speed on
+A row is PASS, FAIL, INCONCLUSIVE or NOT TESTED. What this machine cannot show is NOT TESTED, never PASS: scaling with one GPU, speed on
 a CPU. Figures come with their file, window and n.
 """
 
@@ -13,23 +12,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from seatrial.cli.stages import StageRecord
 from seatrial.core.errors import DONE, FAILED, INCONCLUSIVE
 from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths, CampaignPaths, StagesPaths
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.verdict import CampaignVerdict, Criterion
 
-NOT_RUN = None
 PASS, FAIL, UNDECIDED, NOT_TESTED = "PASS", "FAIL", "INCONCLUSIVE", "NOT TESTED"
-NO_SPEED = "a small model on a CPU: its speed is no result"
+NO_SPEED = "a small model on a CPU: its speed is not meaningful"
 ONE_RANK = "a single rank exchanges no gradients"
 MIN_RATIO = 100.0
 MAX_HOST_SHARE = 0.5
 RATIO = re.compile(r"v2_performance_improvement: (.*ratio [\d.]+x.*)")
 RATIO_TEST = "test_performance_guards.py::test_v2_performance_improvement"
-# As pytest sums up each test; a skipped one is named by its file alone.
+# A line of pytest's summary; a skipped test is named by its file alone.
 RESULT = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED)(?: \[\d+\])? (\S+)(.*)", re.MULTILINE)
 HOST_SHARE = re.compile(r"^host share ([\d.]+) ?%", re.MULTILINE)
 STAGE = "nsa.sel.ranges_v2"
-# Stages of the audit whose backend is to be known. The compressed branch is matrix products by design.
+# Stages whose backend the audit must show. The compressed branch is matrix products by design.
 BRANCHES = {"nsa.sel.attn": "selected", "nsa.win.attn": "window"}
 MATMUL = "matmul"
 
@@ -40,7 +41,7 @@ class Target:
 
     out: Path
     cpu: bool
-    """The small model on the CPU: its speed is no result."""
+    """The small model on the CPU: its speed is not meaningful."""
 
     def campaign(self, stage: str) -> CampaignPaths:
         return StagesPaths(self.out).campaign(stage)
@@ -48,13 +49,14 @@ class Target:
     def log(self, stage: str) -> Path:
         return StagesPaths(self.out).log(stage)
 
-    def stages(self) -> Mapping[str, Mapping[str, Any]]:
-        """How every stage that was begun ended: `exit_code` (None where it was not run) and `why`."""
-        found: Mapping[str, Mapping[str, Any]] = (read_json(StagesPaths(self.out).stages) or {}).get("stages", {})
-        return found
+    def stages(self) -> Mapping[str, StageRecord]:
+        """How every stage that was begun ended; one without an exit code was not run."""
+        noted = (read_json(StagesPaths(self.out).stages) or {}).get("stages", {})
+        records = {name: from_json_or_none(StageRecord, record) for name, record in noted.items()}
+        return {name: record for name, record in records.items() if record is not None}
 
-    def record(self, stage: str) -> Mapping[str, Any]:
-        return self.stages().get(stage) or {"exit_code": NOT_RUN, "why": "not run"}
+    def record(self, stage: str) -> StageRecord:
+        return self.stages().get(stage) or StageRecord(exit_code=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,49 +107,49 @@ def attempts(target: Target, stage: str) -> list[AttemptPaths]:
 
 def _not_run(target: Target, stage: str) -> str:
     record = target.record(stage)
-    return (str(record["why"]) or "not run") if record["exit_code"] is NOT_RUN else ""
+    return (record.why or "not run") if record.exit_code is None else ""
 
 
 def _findings(target: Target, stage: str, source: str, title: str) -> Iterator[Row]:
-    """The criteria of a stage's plan, as its verdict has them."""
+    """The criteria of a stage's plan, by its verdict."""
     reason = _not_run(target, stage)
-    verdict: Mapping[str, Any] | None = read_json(target.campaign(stage).verdict)
+    verdict = from_json_or_none(CampaignVerdict, read_json(target.campaign(stage).verdict))
     if reason or verdict is None:
         found = reason or "the campaign has no verdict: see its preflight.json"
         yield Row(source=source, criterion=title, status=NOT_TESTED if reason else FAIL, found=found)
         return
-    for finding in verdict["findings"]:
-        if finding["kind"] != "criterion":
+    for finding in verdict.findings:
+        criterion = finding.criterion
+        if criterion is None:
             continue
-        criterion = finding["criterion"]
-        evidence = finding["evidence"][0] if finding["evidence"] else {}
-        status, text = finding["verdict"], finding["text"]
-        if target.cpu and criterion["metric"] not in CORRECTNESS:
+        evidence = finding.evidence[0] if finding.evidence else None
+        status, text = finding.verdict.value, finding.text
+        if target.cpu and criterion.metric not in CORRECTNESS:
             status, text = NOT_TESTED, f"{NO_SPEED} ({text})"
-        elif status == FAIL and (asked := _asked_for_fewer(target, stage, criterion)):
-            status, text = NOT_TESTED, f"{asked}: {text}"
+        elif status == FAIL and (shortened := _requested_fewer(target, stage, criterion)):
+            status, text = NOT_TESTED, f"{shortened}: {text}"
         yield Row(
             source=source,
-            criterion=f"{title}: {criterion['metric']}",
+            criterion=f"{title}: {criterion.metric}",
             status=status,
             found=text,
-            file=str(target.campaign(stage).folder / evidence["file"]) if evidence.get("file") else "",
-            window=evidence.get("window", ""),
-            n=evidence.get("n"),
+            file=str(target.campaign(stage).folder / evidence.file) if evidence and evidence.file else "",
+            window=evidence.window if evidence else "",
+            n=evidence.n if evidence else None,
         )
 
 
-def _asked_for_fewer(target: Target, stage: str, criterion: Mapping[str, Any]) -> str:
-    """A run that was shortened on purpose has not failed to take the steps of a criterion: it was not asked for them."""
-    if criterion["metric"] != "steps_done" or criterion["at_least"] is None:
+def _requested_fewer(target: Target, stage: str, criterion: Criterion) -> str:
+    """A run that was shortened on purpose does not fail a criterion on its steps."""
+    if criterion.metric != "steps_done" or criterion.at_least is None:
         return ""
-    asked = [(read_json(attempt.spec) or {}).get("steps") for attempt in attempts(target, stage)]
-    fewest = min((steps for steps in asked if isinstance(steps, int)), default=None)
-    return f"the run was asked for {fewest} steps only" if fewest is not None and fewest < criterion["at_least"] else ""
+    requested = [(read_json(attempt.spec) or {}).get("steps") for attempt in attempts(target, stage)]
+    fewest = min((steps for steps in requested if isinstance(steps, int)), default=None)
+    return f"only {fewest} steps were requested" if fewest is not None and fewest < criterion.at_least else ""
 
 
 GATES = ("reported.gate_entropy_mean", "reported.gate_max_mean")
-# What holds on any machine; all other metrics are about speed or steadiness.
+# Metrics that are valid on any machine; all others are about speed or steadiness.
 CORRECTNESS = ("failed_runs", "halted_runs", "steps_done", "loss_finite", "loss_falls", "loss_comparable", "leaking_runs", *GATES)
 THROUGHPUT = "at least 39 tokens/s, aim 45 to 55 (S = 2048, global batch 2, bf16)"
 
@@ -166,16 +168,16 @@ def _figures(row: Row) -> dict[str, Any]:
 
 
 def _is_about(where: str, named: str) -> bool:
-    """Whether a line of pytest's summary is about a file's tests, or one of them. What names the file alone, as a skipped test or a failed
-    import, is about each."""
+    """Whether a line of pytest's summary is about the tests of a file, or about one of them. A line that names only the file, as for a
+    skipped test or a failed import, is about each."""
     file, _, test = named.partition("::")
     return file in where and (not test or "::" not in where or named in where)
 
 
 def _tests_row(target: Target, stage: str, source: str, title: str, named: str) -> Row:
-    """By pytest's own summary of that file's tests, or of one: another's failure is not its own."""
+    """Judged by pytest's summary of that file's tests, or of one of them."""
     log = target.log(stage)
-    if target.record(stage)["exit_code"] is NOT_RUN or not log.is_file():
+    if target.record(stage).exit_code is None or not log.is_file():
         return Row(source=source, criterion=title, status=NOT_TESTED, found=_not_run(target, stage) or "no log")
     text = log.read_text(encoding="utf-8", errors="replace")
     results = [match for match in RESULT.finditer(text) if _is_about(match[2], named)]
@@ -209,7 +211,7 @@ def _compression(target: Target) -> Row:
 
 
 def _best_bucket(target: Target) -> Row:
-    """One is selected: the proven winner, or where the sizes are indistinguishable the steadiest of them, which is then no winner."""
+    """One is selected: the proven winner, or where the sizes are indistinguishable the steadiest of them."""
     title = "a bucket size selected: the highest mean, of tied ones the steadiest"
     summary = read_json(target.campaign("buckets").summary_json)
     if summary is None:
@@ -226,8 +228,8 @@ def _best_bucket(target: Target) -> Row:
 
 
 def _is_selected(ranking: Mapping[str, Any]) -> bool:
-    """By a difference beyond the noise, or by a tie that intervals show. An order without intervals, of runs without a steady state, or of
-    groups that differ in more than the bucket is no evidence."""
+    """Whether a difference beyond the noise, or a tie that intervals show, selects a bucket. An order without intervals, of runs without a
+    steady state, or of groups that differ in more than the bucket is not evidence."""
     if ranking.get("decided"):
         return True
     others = [row for row in ranking.get("groups", ()) if row["can_win"] and row["ratio"] is not None]
@@ -256,7 +258,7 @@ def _audit(target: Target) -> Row:
 
 
 def _audited(calls: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Only what was seen is judged: each branch must have a call."""
+    """Judges only what was seen: each branch must have a call."""
     found = "; ".join(sorted({f"{call['stage']}: {call['backend']}" for call in calls}))
     if any(call["backend"] == "math" for call in calls):
         return FAIL, found
@@ -268,7 +270,7 @@ def _audited(calls: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def _v2_ratio(target: Target) -> Row:
-    """By the test itself, which compares the ratio as it was measured."""
+    """Judged by the test itself, which compares the unrounded ratio."""
     row = _tests_row(target, "v2", "ours", f"selection v2 at least {MIN_RATIO:.0f} times v1 on a GPU", RATIO_TEST)
     ratio = RATIO.search(target.log("v2").read_text(encoding="utf-8", errors="replace")) if row.file else None
     if ratio is None and row.status == PASS:
@@ -298,7 +300,7 @@ def _top_frame(text: str) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """The table, and what it amounts to."""
+    """The table and its totals."""
     counts = {status: sum(row.status == status for row in rows) for status in (PASS, FAIL, UNDECIDED, NOT_TESTED)}
     lines = ["# Acceptance", "", ", ".join(f"{count} {status}" for status, count in counts.items()), ""]
     lines += ["| | criterion | status | found | window | n | file |", "|---|---|---|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""The acceptance and the deliverables of a validation. In: the output folder after its stages. Out: the acceptance table on stdout, and
+"""The acceptance and the deliverables of a validation. In: the output folder of its stages. Out: the acceptance table on stdout, and
 OUT/deliverables with it, the bucket and fused tables, the snapshot, the files of every run, and an index of all of them.
 
     python -m seatrial_runbooks.sparse_lm.deliverables --out outputs/sparse-lm/validation
@@ -6,7 +6,7 @@ OUT/deliverables with it, the bucket and fused tables, the snapshot, the files o
 Exit code 0 every criterion passed, 2 one failed, 3 one is open or not tested.
 
 Tables: one row a group, the mean of toks_per_s over its runs and the standard deviation between them, with n, window and path of each run.
-Only runs count that ended well and took all their steps; the others are named with the reason.
+Only runs that succeeded and took all their steps count; the others are listed with the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import dataclasses
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -26,7 +26,8 @@ from seatrial.core import tables
 from seatrial.core.errors import UsageError
 from seatrial.core.files import read_json, write_json, write_text
 from seatrial.core.paths import AttemptPaths
-from seatrial.records.outcome import Outcome
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial_runbooks.command_line import StrictParser, echo, run_reporting_errors
 from seatrial_runbooks.sparse_lm.acceptance import Row, Target, acceptance_rows, as_markdown, attempts, exit_code
 from seatrial_runbooks.sparse_lm.training_csv import DEFAULT_STEPS, Window, last_window
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _accept(argv: Sequence[str] | None) -> int:
     options = StrictParser("Write the acceptance table and the deliverables of a validation.", EXAMPLES)
     options.add_argument("--out", type=Path, required=True, metavar="DIR", help="The validation's output folder.")
-    options.add_argument("--cpu", action="store_true", help="It ran the small model on the CPU: speed is not judged.")
+    options.add_argument("--cpu", action="store_true", help="The small model on the CPU was run: speed is not judged.")
     given = options.parse(argv)
     target = Target(out=given.out, cpu=given.cpu)
     rows = acceptance_rows(target)
@@ -76,7 +77,7 @@ def _accept(argv: Sequence[str] | None) -> int:
 
 
 def write_deliverables(target: Target, rows: Sequence[Row]) -> Path:
-    """Write the folder anew; its index."""
+    """Replace the folder; returns its index."""
     folder = target.out / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -96,7 +97,7 @@ def write_deliverables(target: Target, rows: Sequence[Row]) -> Path:
 
 
 def _write_table(target: Target, stage: str, stem: Path) -> list[Path]:
-    """As .csv and .md; nothing where the stage has no run."""
+    """Write the table as .csv and .md, if the stage has runs."""
     groups: dict[str, list[TableRun]] = defaultdict(list)
     for attempt in attempts(target, stage):
         groups[attempt.folder.parent.name.rpartition("_r")[0]].append(_table_run(attempt))
@@ -123,17 +124,17 @@ class TableRun:
 
 
 def _table_run(attempt: AttemptPaths) -> TableRun:
-    outcome: Mapping[str, Any] = read_json(attempt.outcome) or {}
-    if outcome.get("outcome") != Outcome.OK.value:
-        how = f"{outcome['outcome']}: {outcome.get('detail') or outcome.get('cause')}" if outcome.get("outcome") else "it has no outcome"
+    ended = from_json_or_none(RunOutcome, read_json(attempt.outcome))
+    if ended is None or ended.outcome is not Outcome.OK:
+        how = f"{ended.outcome.value}: {ended.detail or ended.cause.value}" if ended else "it has no outcome"
         return TableRun(name=attempt.run, left_out=how)
     try:
         window = last_window(attempt.folder / TRAINING_CSV, DEFAULT_STEPS)
     except UsageError as error:
         return TableRun(name=attempt.run, left_out=str(error))
-    asked = (read_json(attempt.spec) or {}).get("steps")
-    if asked is None or window.last_step < asked or window.n < min(asked, DEFAULT_STEPS):
-        of = f"{window.n} values up to step {window.last_step} of {'an unknown number' if asked is None else asked}"
+    steps = (read_json(attempt.spec) or {}).get("steps")
+    if steps is None or window.last_step < steps or window.n < min(steps, DEFAULT_STEPS):
+        of = f"{window.n} values up to step {window.last_step} of {'an unknown number' if steps is None else steps}"
         return TableRun(name=attempt.run, left_out=f"its table has {of}")
     return TableRun(name=attempt.run, window=window)
 

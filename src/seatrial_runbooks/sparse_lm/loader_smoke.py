@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     began_m = time.monotonic()
     try:
         shape = first_batch(options.local_path, options.tokenizer, options.seq_len, options.batch, options.timeout, options.report_docs)
-    # Whatever a loader raises is the answer here.
+    # Any error of the loader is the result.
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         write_to(f"[smoke][FAIL] {printable(lines[0])}\n", sys.stdout)
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def first_batch(
     local_path: Path | None, tokenizer_name: str, seq_len: int, rows: int, timeout_s: float, report_docs: int
 ) -> tuple[int, int]:
-    """The shape of the inputs; raises what the loader raises, and after `timeout_s`."""
+    """The shape of the inputs; raises the loader's errors, and after `timeout_s`."""
     try:
         from seatrial_workloads.sparse_lm.data import PackedDocuments, load_within, within
         from seatrial_workloads.sparse_lm.documents import HubStream, LocalFiles
@@ -81,7 +81,7 @@ def _parser() -> StrictParser:
 
 
 def run() -> None:
-    """As a program: threads of the hub's client that wait for the network do not delay its end."""
+    """Run as a program that does not wait at exit for the hub client's threads."""
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

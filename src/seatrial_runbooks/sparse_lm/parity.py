@@ -35,7 +35,7 @@ def _run(argv: Sequence[str] | None) -> int:
     for name in files:
         if name not in known:
             raise UsageError(f"there is no test file {name}; {did_you_mean(name, known)}")
-    # A line for every test, by which the acceptance judges each file by itself.
+    # A line for every test, so that the acceptance can judge each file.
     command = [sys.executable, "-m", "pytest", "-q", "-rfEsp", "-p", "no:cacheprovider", *(str(TESTS / name) for name in files)]
     # The packed selection is one of the patterns.
     return subprocess.run(command, cwd=RUNBOOK, env={**os.environ, "NSA_TEST_SEL_PACK": "1"}, check=False).returncode

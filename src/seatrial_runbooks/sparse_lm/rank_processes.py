@@ -2,8 +2,8 @@
 
 In: ranks whose process was verified by pid and start time. Out: stacks/rank<r>.txt, written by the rank itself at its signal, also from
 within C++, or stacks/pid<P>.txt, taken by py-spy; the pids that got a signal. A rank is signalled only where its start event names the
-signal and it has a handler for it: any other would die of it. A pid in a file is only a claim: no process is touched that does not itself
-have the rank's heartbeat or event file in this folder open for writing.
+signal and it has a handler: the signal would kill any other. A pid in a file proves nothing: only a process that
+has the rank's heartbeat or event file in this folder open for writing is touched.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ MAX_NAMED = 8
 
 
 def dump_stacks(paths: AttemptPaths, ranks: Sequence[RankProcess]) -> str:
-    """The stacks of every rank; how each was taken, in one line."""
+    """Write the stacks of every rank; returns one line on how each was taken."""
     foreign = [rank for rank in ranks if not writes_here(paths, rank)]
     ranks = [rank for rank in ranks if rank not in foreign]
-    # Before any of them is asked: a rank may answer at once.
+    # Read before any signal: a rank may answer at once.
     sizes = {rank: size_bytes(paths.rank_stack(rank.rank)) for rank in ranks}
-    asked = [rank for rank in ranks if ask(rank)]
+    signalled = [rank for rank in ranks if request_stack(rank)]
     deadline = time.monotonic() + SIGNAL_TIMEOUT_S
-    while asked and time.monotonic() < deadline and not all(_grew(paths, rank, sizes[rank]) for rank in asked):
+    while signalled and time.monotonic() < deadline and not all(_grew(paths, rank, sizes[rank]) for rank in signalled):
         time.sleep(QUIET_S)
-    answered = [rank for rank in asked if _grew(paths, rank, sizes[rank])]
+    answered = [rank for rank in signalled if _grew(paths, rank, sizes[rank])]
     parts = [f"by signal: {_names(answered)}"] if answered else []
     parts += [_dump_by_py_spy(paths, rank) for rank in ranks if rank not in answered]
     parts += [f"not {_names(foreign)} (such a process does not write to {paths.folder})"] if foreign else []
@@ -44,7 +44,7 @@ def dump_stacks(paths: AttemptPaths, ranks: Sequence[RankProcess]) -> str:
 
 
 def signal_ranks(paths: AttemptPaths, ranks: Sequence[RankProcess], name: str) -> list[int]:
-    """Send TERM or KILL; the pids that got it."""
+    """Send TERM or KILL; returns the pids that got it."""
     return [rank.pid for rank in ranks if writes_here(paths, rank) and _send(rank, int(signal.Signals[f"SIG{name}"]))]
 
 
@@ -63,20 +63,20 @@ def _target(handle: Path) -> Path | None:
 
 
 def _is_written(process: Path, handle: str) -> bool:
-    """By the flags of the open file, in octal."""
+    """Whether the file is open for writing, by its flags in octal."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = (process / "fdinfo" / handle).read_text().splitlines()
         return bool(int(next(line.split()[1] for line in lines if line.startswith("flags:")), 8) & os.O_ACCMODE)
     return False
 
 
-def ask(rank: RankProcess) -> bool:
+def request_stack(rank: RankProcess) -> bool:
     number = signal_number(rank.signal)
     return number is not None and catches_signal(rank.pid, number) and _send(rank, number)
 
 
 def _send(rank: RankProcess, number: int) -> bool:
-    """To this very process: a pid may have been given to another since."""
+    """Send it if the pid still belongs to this process."""
     if read_start_ticks(rank.pid) != rank.start_ticks:
         return False
     try:

@@ -2,7 +2,7 @@
 
     python scripts/snapshot.py --out artifacts
 
-The folder is created. Where a fact cannot be had (no checkout, no GPU) the file says so, and the command goes on.
+The folder is created. Where a fact is unavailable (no checkout, no GPU) the file states it, and the command continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXAMPLES = """examples:
 
 
 def take_snapshot(folder: Path) -> list[Path]:
-    """Write the three files; their paths."""
+    """Write the three files; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {GIT_SHA: git_sha(), COLLECT_ENV: collected_environment(), NVIDIA_SMI: nvidia_smi()}
     for name, text in texts.items():
@@ -36,7 +36,7 @@ def take_snapshot(folder: Path) -> list[Path]:
 
 
 def git_sha() -> str:
-    """Of the checkout the commands are typed in; of an installation its version."""
+    """The commit of the current checkout; for an installation its version."""
     sha = _output(["git", "rev-parse", "HEAD"])
     if sha is None:
         return f"unknown: not a git checkout; seatrial {_version()}\n"
@@ -50,7 +50,7 @@ def collected_environment() -> str:
 
 
 def nvidia_smi() -> str:
-    """The driver's XML; without a GPU an element that says why it is empty."""
+    """The driver's XML; without a GPU an element with the reason."""
     if find_program("nvidia-smi") is None:
         return f"<nvidia_smi_log unavailable={quoteattr('nvidia-smi is not installed')}/>\n"
     text = _output(["nvidia-smi", "-q", "-x"])

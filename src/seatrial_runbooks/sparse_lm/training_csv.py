@@ -6,7 +6,7 @@ Out: the rows of its last run, and mean and standard deviation over a window of 
     mean=218443.1 stdev=1011.9 n=50 column=toks_per_s window=steps 251-300 path=artifacts/m7c_125m_2xa100_prod/training.csv
 
 A file may hold several runs, one after the other: by the column run_id, else where the step goes back. Only the last one is used. A last
-line without a line end counts if it is a whole row, with a warning: it may have been cut. The standard deviation is the population's.
+line without a line end counts if it is a complete row, with a warning: it may be truncated. The standard deviation is the population's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TrainingTable:
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
     unended: str = ""
-    """The text after the last line end, which may still be written; it is not among the rows."""
+    """Text after the last line end, which may still grow; not among the rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Window:
     column: str
     path: Path
     steps: int
-    """As many as were requested; `n` may be less."""
+    """The requested number; `n` may be less."""
     cautions: tuple[str, ...] = ()
 
     @property
@@ -68,7 +68,7 @@ class Window:
 
 
 def _decimals(value: float) -> int:
-    """Enough for a loss, few for tokens per second."""
+    """Decimals: enough for a loss, few for tokens per second."""
     return 1 if abs(value) >= 100 else 4
 
 
@@ -81,17 +81,17 @@ def read_table(path: Path, *, last_bytes: int | None = None) -> TrainingTable:
 
 
 def _row(line: str, columns: Sequence[str]) -> Mapping[str, str] | None:
-    """The cells of a line; None for a header and what is no row."""
+    """The cells of a line; None if it is not a complete row."""
     cells = line.split(",")
     return dict(zip(columns, cells, strict=False)) if len(cells) >= len(WITHOUT_HEADER) and cells[0].strip().isdigit() else None
 
 
 def with_unended_row(table: TrainingTable) -> TrainingTable:
-    """The table with its last line too, where that is a whole row of the same run."""
+    """The table with its last line, if that is a complete row of the same run."""
     row = _row(table.unended, table.columns)
     if row is None or len(row) < len(table.columns) or not all(_is_number(row[name]) for name in WITHOUT_HEADER):
         return table
-    # Of another run, or with half of the run's id.
+    # A row of another run, or with half of the run's id.
     if table.rows and len(_last_run((table.rows[-1], row))) == 1:
         return table
     return replace(table, rows=(*table.rows, row), unended="")
@@ -106,7 +106,7 @@ def _is_number(text: str) -> bool:
 
 
 def _read_lines(path: Path, last_bytes: int | None) -> tuple[list[str], tuple[str, ...], str]:
-    """The ended lines, the cells of the first, and what follows the last line end."""
+    """The ended lines, the cells of the first, and the text after the last line end."""
     try:
         with open(path, "rb") as source:
             head = source.readline().decode("utf-8", errors="replace").strip()
@@ -116,7 +116,7 @@ def _read_lines(path: Path, last_bytes: int | None) -> tuple[list[str], tuple[st
             text = source.read().decode("utf-8", errors="replace")
     except OSError:
         return [], (), ""
-    # The first line of a part may be torn.
+    # The first line of a part may be truncated.
     *lines, unended = text.split("\n")[1 if begin else 0 :] or [""]
     return [line.strip() for line in lines if line.strip()], tuple(name.strip() for name in head.split(",")), unended.strip()
 
@@ -163,8 +163,8 @@ def _cautions(ended: TrainingTable, table: TrainingTable) -> tuple[str, ...]:
     if not ended.unended:
         return ()
     if table is ended:
-        return (f"the last line has no line end and is no whole row: it is left out ({ended.unended})",)
-    return (f"the last line has no line end: it is used, and may have been cut ({ended.unended})",)
+        return (f"the last line has no line end and is incomplete: it is left out ({ended.unended})",)
+    return (f"the last line has no line end: it is used, and may be truncated ({ended.unended})",)
 
 
 def _finite(text: str) -> float | None:

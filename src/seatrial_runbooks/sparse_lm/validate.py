@@ -1,10 +1,10 @@
 """The whole validation: `seatrial run` of plans/sparse-lm/validation.yaml, or of validation-cpu.yaml. In: flags. Out: that command's.
 
     python scripts/validate.py                      two GPUs, the production model
-    python scripts/validate.py --cpu                a small model on two CPU ranks: whether the procedure works, nothing about speed
-    python scripts/validate.py --only acceptance    the tables again from what is there
+    python scripts/validate.py --cpu                a small model on two CPU ranks: it checks the procedure, not its speed
+    python scripts/validate.py --only acceptance    the tables again from existing files
 
-Exit code 0 every criterion passed, 2 one failed, 3 one is open or not tested, 1 wrong use, 130 interrupted. A command typed again goes on
+Exit code 0 every criterion passed, 2 one failed, 3 one is open or not tested, 1 wrong use, 130 interrupted. The same command resumes
 where the last one ended.
 """
 
@@ -35,7 +35,7 @@ def command_line(argv: Sequence[str] | None) -> list[str]:
     options = StrictParser("Validate the sparse-attention trainer, from the snapshot to the acceptance table.", EXAMPLES)
     options.add_argument("--out", type=Path, metavar="DIR", help="Where everything goes (default: the plan's own folder).")
     options.add_argument("--cpu", action="store_true", help="The small model on two CPU ranks (plans/sparse-lm/validation-cpu.yaml).")
-    options.add_argument("--steps", type=count, metavar="N", help="Steps of every run, for a try; figures of fewer than 50 are no result.")
+    options.add_argument("--steps", type=count, metavar="N", help="Steps of every run, for a try; below 50 figures are not meaningful.")
     options.add_argument("--repeats", type=count, metavar="N", help="Repeats of each group, for a try.")
     options.add_argument(
         "--only", metavar="STAGES", help="Only these stages of the plan, separated by commas; acceptance alone for the tables."

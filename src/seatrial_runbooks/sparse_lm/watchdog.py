@@ -1,12 +1,12 @@
-"""A watchdog beside a training that nobody else supervises. In: the trainer's output folder. Out: `.anomaly_type`, `.HALT`, stacks/ and
+"""A watchdog for a training without other supervision. In: the trainer's output folder. Out: `.anomaly_type`, `.HALT`, stacks/ and
 gate_collapse_details.json in it where something is wrong; exit code 0 healthy, 2 an anomaly or a rank that ended early, 1 wrong use or no
 run to watch.
 
     python scripts/_watchdog.py --dir artifacts/m7c_125m_2xa100_prod --halt 1 --interval 30 &
 
-It waits for a run to begin and ends with it, or at TERM, after a last look. Stalls are judged as the harness judges them: by heartbeats
-that come by time from every rank, against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of
-every rank, then `.HALT` and halt.json, by which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under
+It waits for a run to begin and ends with it, or at TERM, after a last look. Stalls are judged as by the harness: from the
+periodic heartbeats of every rank, against the measured step time. At an anomaly, with --halt 1, it escalates as the harness does: stacks of
+every rank, then `.HALT` and halt.json, at which all ranks end at the same step, then TERM, then KILL for a rank that does not. Under
 `seatrial run` the harness itself does all this.
 """
 
@@ -87,9 +87,9 @@ class Watchdog:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        say: Callable[[str], None] = print,
+        log: Callable[[str], None] = print,
     ) -> None:
-        self._settings, self._run, self._monotonic, self._wall, self._say = settings, run, monotonic, wall, say
+        self._settings, self._run, self._monotonic, self._wall, self._log = settings, run, monotonic, wall, log
         self._limits = LimitsSpec(start_s=settings.start_s, stall=StallSpec(floor_s=settings.stall_s), disk_gib=None)
         self._stalls = StallDetector(self._limits, has_probe=True)
         self._judge = HealthJudge(settings.health)
@@ -105,14 +105,14 @@ class Watchdog:
         self._reported: set[str] = set()
 
     def check(self) -> int | None:
-        """One turn; the exit code once the run is over."""
+        """Check once; returns the exit code when the run is over."""
         now_m = self._monotonic()
         self._progress = self._run.read()
         if not self._run.ranks:
             return self._wait_for_run(now_m)
         if self._found_m is None:
             self._found_m = now_m
-            self._say(f"[watchdog] watching {self._settings.folder}: {len(self._run.ranks)} rank(s) so far, {self._describe_run()}")
+            self._log(f"[watchdog] watching {self._settings.folder}: {len(self._run.ranks)} rank(s) so far, {self._describe_run()}")
         if not self._run.alive():
             return self._end(now_m)
         for anomaly in self._anomalies(now_m):
@@ -122,13 +122,13 @@ class Watchdog:
         return None
 
     def leave(self) -> int:
-        """At TERM, as the procedure sends it when its trainer has failed: a last look; the exit code."""
+        """Check once more at TERM, which the procedure sends when its trainer has failed; returns the exit code."""
         code = self.check()
         if code is not None:
             return code
         if not self._run.ranks:
             raise UsageError(f"received TERM before a run appeared in {self._settings.folder}: see why the trainer did not start")
-        self._say("[watchdog] received TERM: the run continues unwatched")
+        self._log("[watchdog] received TERM: the run continues unwatched")
         return INTERRUPTED
 
     def _wait_for_run(self, now_m: float) -> int | None:
@@ -149,11 +149,11 @@ class Watchdog:
             self._report(anomaly)
         unfinished = self._run.lost()
         how = f"rank {', '.join(map(str, unfinished))} ended before being done" if unfinished else "every rank is done"
-        self._say(f"[watchdog] the run is over: {how}; {self._findings()}")
+        self._log(f"[watchdog] the run is over: {how}; {self._findings()}")
         return FAILED if self.anomaly or unfinished else DONE
 
     def _findings(self) -> str:
-        """What was found, and what could not be looked at."""
+        """What was found, and what could not be watched."""
         unseen = self._judge.unseen
         blind = f"{', '.join(unseen)} not watched: the run reported none{WHY_UNSEEN if 'gates' in unseen else ''}" if unseen else ""
         if self.anomaly is not None:
@@ -197,7 +197,7 @@ class Watchdog:
         if anomaly.kind in self._reported:
             return
         self._reported.add(anomaly.kind)
-        self._say(f"[watchdog] {anomaly.kind}: {printable(anomaly.text)}")
+        self._log(f"[watchdog] {anomaly.kind}: {printable(anomaly.text)}")
         folder = self._run.paths.folder
         if self.anomaly is None:
             self.anomaly = anomaly
@@ -207,7 +207,7 @@ class Watchdog:
 
     def _escalate(self, anomaly: Anomaly, now_m: float) -> None:
         reasons = StopReasons(
-            # Only that there is a reason counts here: neither memory nor disk is at stake.
+            # The reason does not matter here: neither memory nor disk is at risk.
             alarm=Alarm(cause=Cause.STALL, text=anomaly.text),
             urgency=Urgency.NONE,
             stacks_taken=self._stacks_taken,
@@ -215,13 +215,13 @@ class Watchdog:
         )
         level = self._escalation.next(reasons, now_m)
         if level is Level.STACKS:
-            self._say(f"[watchdog] stacks: {dump_stacks(self._run.paths, self._run.alive())}")
+            self._log(f"[watchdog] stacks: {dump_stacks(self._run.paths, self._run.alive())}")
             self._stacks_taken = True
         elif level is Level.SOFT:
             self._request_halt(anomaly)
         elif level in (Level.TERM, Level.KILL):
             pids = signal_ranks(self._run.paths, self._run.alive(), level.name)
-            self._say(f"[watchdog] {level.name} sent to {', '.join(map(str, pids)) or 'nobody: no rank that writes here is left'}")
+            self._log(f"[watchdog] {level.name} sent to {', '.join(map(str, pids)) or 'no process: no rank that writes here is left'}")
 
     def _request_halt(self, anomaly: Anomaly) -> None:
         run, attempt = self._run.identity()
@@ -230,11 +230,11 @@ class Watchdog:
             self._run.paths.watchdog_halt, Halt(anomaly=anomaly.kind, run=run, attempt=attempt, at_step=at_step, reason=anomaly.text)
         )
         write_json(self._run.paths.halt, {"attempt": attempt, "at_step": at_step, "reason": f"watchdog: {anomaly.kind}"})
-        self._say(f"[watchdog] wrote .HALT: halt: {anomaly.kind}; all ranks are to end before step {at_step}")
+        self._log(f"[watchdog] wrote .HALT: halt: {anomaly.kind}; all ranks are to end before step {at_step}")
 
 
 def _in_variables(text: str) -> str:
-    """The limits as they are set here."""
+    """Replace the limits by the variables that set them."""
     return text.replace("limits.stall", "NSA_WATCH_HEARTBEAT_STALL_S").replace("limits.start_s", "NSA_WATCH_START_S")
 
 
@@ -242,7 +242,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     """Watch until the run is over; the exit code."""
     try:
         settings = read_settings(argv, environ)
-        watchdog = Watchdog(settings, WatchedRun(settings.folder), say=lambda text: write_to(f"{text}\n", sys.stdout))
+        watchdog = Watchdog(settings, WatchedRun(settings.folder), log=lambda text: write_to(f"{text}\n", sys.stdout))
         stop_requested = threading.Event()
         signal.signal(signal.SIGTERM, lambda number, frame: stop_requested.set())
         while (code := watchdog.check()) is None:
@@ -257,7 +257,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
 
 
 def read_settings(argv: Sequence[str] | None, environ: Mapping[str, str]) -> WatchdogSettings:
-    """Flags, else variables, else defaults; raises UsageError for one that is no number."""
+    """Flags, else variables, else defaults; raises UsageError for one that is not a number."""
     values = {name: _number(name, environ.get(name, ""), default) for name, (default, _) in VARIABLES.items()}
     unknown = [name for name in environ if name.startswith("NSA_WATCH_") and name not in VARIABLES]
     if unknown:

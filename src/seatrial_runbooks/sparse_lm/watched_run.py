@@ -1,7 +1,7 @@
-"""The run that a watchdog finds in a trainer's output folder: its ranks, their processes, the figures it reports.
+"""The run in a trainer's output folder, as a watchdog sees it: its ranks, their processes, the figures it reports.
 
 In: the folder (heartbeat_rank*.jsonl, events_rank*.jsonl; training.csv and k_stats.csv where the run writes them) and /proc. Out:
-`WatchedRun`, read again and again. Files of an earlier run may lie there: a rank belongs to the run only where its heartbeat names a
+`WatchedRun`, read repeatedly. Files of an earlier run may lie there: a rank belongs to the run only where its heartbeat names a
 process of this host that is alive and began before the heartbeat was written. No other process is ever touched.
 """
 
@@ -25,7 +25,7 @@ from seatrial.observe.training_health import HealthSample, read_sample
 from seatrial.probe.identity import process_t
 from seatrial_runbooks.sparse_lm.training_csv import RUN_ID, read_table
 
-# /proc has hundredths of a second, a heartbeat thousandths, and the wall clock may be corrected in between.
+# /proc counts in 10 ms, heartbeats in 1 ms, and the wall clock may be corrected in between.
 CLOCK_TOLERANCE_S = 2.0
 TAIL_BYTES = 64 * 1024
 TRAINING_CSV, STATISTICS_CSV = "training.csv", "k_stats.csv"
@@ -39,11 +39,11 @@ class RankProcess:
     pid: int
     start_ticks: int
     signal: str | None = None
-    """At which it writes its stacks, by its start event; None where it registered none."""
+    """The signal at which it writes its stacks, by its start event; None where it registered none."""
 
 
 class WatchedRun:
-    """What is seen of the run in a folder."""
+    """The run in a folder, from its files and processes."""
 
     def __init__(self, folder: Path, proc: Path = PROC, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.paths = AttemptPaths(folder)
@@ -51,7 +51,7 @@ class WatchedRun:
         self._heartbeats = HeartbeatReader(self.paths, monotonic)
         self._latest: dict[int, Heartbeat] = {}
         self.ranks: dict[int, RankProcess] = {}
-        """Every rank that was seen alive."""
+        """Every rank seen alive so far."""
         self._stepped: set[int] = set()
 
     def read(self) -> Progress:
@@ -70,7 +70,7 @@ class WatchedRun:
         return progress_from_heartbeats(latest, self._stepped) if latest else Progress()
 
     def alive(self) -> list[RankProcess]:
-        """The ranks whose process is still there."""
+        """The ranks whose process still exists."""
         return [rank for rank in self.ranks.values() if read_start_ticks(rank.pid, self._proc) == rank.start_ticks]
 
     def lost(self) -> list[int]:
@@ -87,7 +87,7 @@ class WatchedRun:
         return str(run), attempt if isinstance(attempt, int) else 1
 
     def samples(self) -> list[HealthSample]:
-        """What rank 0 reported lately, in the order of steps, which count from 1: by the tables, else by its heartbeats."""
+        """Rank 0's latest figures, in the order of steps, which count from 1: from the tables, else from its heartbeats."""
         found: dict[int, dict[str, Any]] = {}
         for name in (TRAINING_CSV, STATISTICS_CSV):
             for row in self._rows(name):
@@ -102,7 +102,7 @@ class WatchedRun:
         return [replace(one, step=one.step + 1, gates_step=None if one.gates_step is None else one.gates_step + 1) for one in samples]
 
     def _rows(self, name: str) -> tuple[Mapping[str, str], ...]:
-        """Of a table; none while it is an earlier run's."""
+        """Rows of a table; none while it is an earlier run's."""
         table = read_table(self.paths.folder / name, last_bytes=TAIL_BYTES)
         run, _ = self.identity()
         if run and RUN_ID in table.columns:
@@ -142,7 +142,7 @@ class WatchedRun:
         return RankProcess(rank=heartbeat.rank, pid=pid, start_ticks=ticks, signal=name if isinstance(name, str) else None)
 
     def _start_event(self, rank: int, pid: int) -> Mapping[str, Any]:
-        """The newest of that process; empty where there is none."""
+        """The newest start event of that process; empty where there is none."""
         found: Mapping[str, Any] = {}
         try:
             for event in read_json_lines(self.paths.events(rank)):

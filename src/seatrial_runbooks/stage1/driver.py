@@ -24,7 +24,7 @@ from seatrial.core.paths import CampaignPaths
 from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver_output import InVariables, logged_to, notes, plan_error_in_variables, plan_terms_as_variables
-from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, alike_notes, plan_mappings
+from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, equalized_notes, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, setting_names, shortened_names
 
 NAME = "run_stage1_ab_bench.sh"
@@ -32,7 +32,7 @@ TRAINER_WORKLOAD = "contrastive"
 """The bundled workload that train.py starts."""
 PLACE_IN_VARIABLES = "(Here place.include is INCLUDE; for CPU ranks use INCLUDE=localhost and WORLD_SIZE=N.)"
 GUARD = (
-    "This plan starts train.py as a script: which of its effective settings may follow others, only the driver knows. `seatrial run` may "
+    "This plan starts train.py as a script: only the driver knows which of its effective settings may follow others. `seatrial run` may "
     "refuse groups as confounded that the driver compares; there use `workload: contrastive`, as the plans of stage1 do."
 )
 HELP, DRY_RUN, YES, RUNBOOK = "--help", "--dry-run", "--yes", "--runbook"
@@ -54,7 +54,7 @@ class DriverPlan:
     plan: CampaignPlan
     variables: Variables
     missing: tuple[str, ...] = ()
-    """Of a dry run: data and weights that are not here."""
+    """In a dry run: data and weights that are missing here."""
 
 
 def main(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
@@ -118,7 +118,7 @@ def prepare_plans(all_variables: Sequence[Variables], options: Options, **more: 
 
 
 def with_declared(plan: CampaignPlan) -> CampaignPlan:
-    """The plan with what the trainer declares about its effective settings: to the plan train.py is a script, of which nothing is known."""
+    """The plan with what the trainer declares about its effective settings: to the plan train.py is a script without any."""
     from seatrial.plan import workloads
 
     follows, remedies = workloads.follows(TRAINER_WORKLOAD), alike_by(workloads.alike_by(TRAINER_WORKLOAD))
@@ -170,8 +170,8 @@ def print_head(plans: Sequence[DriverPlan], more: Sequence[str]) -> None:
     from seatrial_runbooks.stage1.driver_output import head_lines
 
     variables = plans[0].variables
-    alike = [f"[INFO] {note}" for note in alike_notes(variables)]
-    for line in [*head_lines(variables, [one.plan for one in plans]), *more, *notes(variables), *alike]:
+    equalized = [f"[INFO] {note}" for note in equalized_notes(variables)]
+    for line in [*head_lines(variables, [one.plan for one in plans]), *more, *notes(variables), *equalized]:
         echo(line)
 
 
@@ -187,8 +187,8 @@ def print_plans(plans: Sequence[DriverPlan]) -> int:
         echo(line)
     with tempfile.TemporaryDirectory() as folder:
         for one in plans:
-            # Comments: what is printed stays a plan.
-            for note in [*alike_notes(one.variables), GUARD]:
+            # As comments, so that the output stays a valid plan.
+            for note in [*equalized_notes(one.variables), GUARD]:
                 echo(f"# {note}")
             path = Path(folder) / f"{one.plan.name}.yaml"
             write_text(path, plan_yaml(one.mapping))

@@ -61,7 +61,7 @@ PLAN_KEYS = {
     "timing.log_every": "SWEEP_LOG_EVERY",
     "timing.tail_points": "TAIL_TIMING_POINTS",
 }
-# What the harness writes of its own options and keys → what the driver's user types instead.
+# Options and keys in the harness's messages → what the driver's user types instead.
 REMEDIES = {
     "choose another with --out": "choose another OUTPUT_ROOT",
     "run it first, or start anyway with --ignore-needs": "run phase B into it first (OUTPUT_ROOT=… "
@@ -78,25 +78,25 @@ REMEDIES = {
     "--from-start": "RESUME_RUNS=false",
     "rank_scope: all": "TIMING_RANK_SCOPE=all",
 }
-# Too common a word to look for in a sentence: known by the key of a PlanError.
+# Too common a word to replace in a sentence: known by the key of a PlanError.
 OUTPUT = "output"
 PLAN_TERMS = {**REMEDIES, **PLAN_KEYS}
-# Whole terms only, the longest first: a path or a line of the user's may contain one.
+# Whole terms only, the longest first: a path or a user's line may contain one.
 _TERM = re.compile("|".join(rf"(?<![\w./-]){re.escape(term)}(?![\w/-]|\.\w)" for term in sorted(PLAN_TERMS, key=len, reverse=True)))
-# A term that ends with a space has what it names behind it.
+# A term that ends with a space is followed by what it names.
 _NAMED = tuple(term for term in PLAN_TERMS if term.endswith(" "))
 
 
 def plan_terms_as_variables(text: str) -> str:
     """Replace plan keys and options, which the user did not type, by the driver's variables. Only for sentences of the harness, never for
-    what a log of the user's holds."""
+    lines of a user's log."""
     for term in _NAMED:
         text = text.replace(term, PLAN_TERMS[term])
     return _TERM.sub(lambda found: PLAN_TERMS[found[0]], text)
 
 
 def plan_error_in_variables(error: PlanError, source: str) -> str:
-    """What is wrong with a plan that the driver generated: without its `source`, which is no file."""
+    """The error of a plan that the driver generated, without its `source`, which is not a file."""
     text = str(error).removeprefix(f"{source}: ")
     return plan_terms_as_variables(f"OUTPUT_ROOT{text.removeprefix(OUTPUT)}" if error.key == OUTPUT else text)
 
@@ -153,7 +153,7 @@ def logged_to(path: Path | None) -> Iterator[None]:
 
 
 def _log_problem(path: Path) -> str:
-    """Why the file can never be written; empty for a disk error, which may pass."""
+    """Why the file can never be written; empty for a disk error, which may be temporary."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()
@@ -251,7 +251,7 @@ def _host(host: HostSpec) -> str:
     return f"{host.name} ({host.ranks} {'rank' if host.ranks == 1 else 'ranks'}{gpus})"
 
 
-# The first has no effect when the second is set.
+# The first of each pair has no effect when the second is set.
 OVERRIDDEN = (
     ("SWEEP_NUM_WORKERS", "SWEEP_NUM_WORKERS_LIST"),
     ("SWEEP_PREFETCH_FACTOR", "SWEEP_PREFETCH_LIST"),
@@ -349,13 +349,13 @@ class DriverView(PlainView):
         for check in checks:
             self._print_line(f"[WARN] {plan_terms_as_variables(check_line(check))}")
 
-    def skipped(self, spec: RunSpec, unlike: str) -> None:
-        then = f"; it ran under other conditions ({unlike}); RESUME_RUNS=false runs it again" if unlike else ""
+    def skipped(self, spec: RunSpec, conditions: str) -> None:
+        then = f"; it ran under other conditions ({conditions}); RESUME_RUNS=false runs it again" if conditions else ""
         self._print_line(f"[INFO] SKIP {_title(spec)}: already successful in manifest{then}")
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         self._position = f"[{position}/{count}]"
-        # Chosen when the run starts; the manifest has it.
+        # Chosen when the run starts, and recorded in the manifest.
         port = str(spec.place.port or f"{spec.place.port_base}+")
         known = {**spec.settings, **spec.axes, "": port}
         fields = ", ".join(f"{key}={_format(known.get(setting))}" for key, setting in START_FIELDS.items())
@@ -398,7 +398,7 @@ class DriverView(PlainView):
 
 
 def driver_view(output: Path, tail_lines: int, kept: list[DriverView]) -> Callable[..., contextlib.AbstractContextManager[PlainView]]:
-    """What `execute` creates its view by; the view is appended to `kept`, for its count of failed runs."""
+    """A factory of the view for `execute`; the view is appended to `kept`, for its count of failed runs."""
 
     @contextlib.contextmanager
     def view(console: Console, heartbeat_s: float | None = None) -> Iterator[PlainView]:

@@ -6,8 +6,8 @@ the files its figures come from and why a figure is missing.
 python scripts/quick_leak_diagnose.py outputs/leak_4090_z0_20260218_175621
 
 Each repeat has a row, by its newest current attempt. Columns and verdicts are the procedure's. Added are `not_enough_data`, for a run
-without any memory figure, and the last column, which names the columns that decided. That such a run slowed down says nothing about a
-leak: it is a finding of its own, on stderr. Exit codes: 0 when every path could be read, whatever the verdicts; 1 for wrong use or a path
+without any memory figure, and the last column, which names the columns that decided. That such a run slowed down does not show a
+leak: it is reported separately, on stderr. Exit codes: 0 when every path could be read, whatever the verdicts; 1 for wrong use or a path
 that is neither campaign nor run.
 """
 
@@ -44,7 +44,7 @@ CLEAN, SUSPECTED, UNKNOWN = "no_obvious_leak", "suspected_leak_or_contention", "
 
 
 class Figure(NamedTuple):
-    """A figure of a run: above its threshold it is suspect; at it, not."""
+    """A figure of a run, suspect above its threshold."""
 
     column: str
     option: str
@@ -52,7 +52,7 @@ class Figure(NamedTuple):
     what: str
 
 
-# By the name of their flag.
+# Keys are the names of the flags.
 FIGURES = {
     "gpu_tail_slope": Figure("gpu_mem_tail_slope_max_mib_min", "--gpu-tail-slope-thr", 20.0, "Growth of GPU memory, MiB a minute"),
     "gpu_tail_drift": Figure(
@@ -70,7 +70,7 @@ FIGURES = {
 }
 THRESHOLDS: Mapping[str, float] = {flag: figure.threshold for flag, figure in FIGURES.items()}
 MEMORY_FLAGS = ("gpu_tail_slope", "gpu_tail_drift", "host_tail_slope", "host_tail_drift")
-"""Figures of memory: without any of them nothing is known about a leak."""
+"""Memory figures: without any of them a leak can be neither found nor excluded."""
 FROM_MANIFEST = {
     "status": "status",
     "duration_sec": "duration_sec",
@@ -97,7 +97,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(figures: Mapping[str, float], thresholds: Mapping[str, float]) -> Verdict:
-    """Suspected by the figures above their thresholds, clean by all figures there are; neither without one of memory."""
+    """Suspected with a figure above its threshold, else clean; neither without a memory figure."""
     if not any(flag in figures for flag in MEMORY_FLAGS):
         return Verdict(UNKNOWN)
     flags = [flag for flag, most in thresholds.items() if flag in figures and exceeds(figures[flag], most)]
@@ -150,7 +150,7 @@ def _diagnose_run(run: LeakRun, thresholds: Mapping[str, float]) -> tuple[dict[s
 
 
 def _slower(figures: Mapping[str, float], thresholds: Mapping[str, float]) -> list[str]:
-    """Of a run whose memory is not known: that it slowed down, which is not a leak."""
+    """A note that a run without memory figures slowed down, which is not a leak."""
     drift, most = figures.get(ITER_DRIFT), thresholds[ITER_DRIFT]
     if drift is None or not exceeds(drift, most):
         return []
@@ -167,14 +167,14 @@ def _warnings(run: LeakRun) -> list[str]:
             f"growth may be start-up: the first step came after {startup_s:.0f} of {duration_s:.0f} s, and only a fifth is dropped; "
             "run longer"
         )
-    # In an original folder the telemetry is of the newest attempt, which may not be the current one.
+    # In an original folder telemetry is the newest attempt's, which may not be the current one.
     if run.row is not None and not run.is_numbered and run.logs.attempts and run.logs.newest.row is None:
         warnings.append("its newest attempt has no row: step times are of an older one, telemetry may be of the newest")
     return warnings
 
 
 def _host_series(run: LeakRun) -> Series:
-    """From the run's own file if it has enough samples, else from the campaign's."""
+    """Host memory from the run's own file if it has enough samples, else from the campaign's."""
     own = host_growth(read_host_file(AttemptPaths(run.folder).host_telemetry, "run", restarts=True), None)
     if own.figures or run.campaign is None or run.campaign.host.problem == NO_FILE:
         return own
@@ -183,7 +183,7 @@ def _host_series(run: LeakRun) -> Series:
 
 
 def _shared_host_series(run: LeakRun, campaign: Campaign) -> Series:
-    """From the campaign's file, cut to the time of this run."""
+    """Host memory from the campaign's file, cut to the time of this run."""
     span = run_span(run, campaign)
     # The file of a campaign with one run needs no cutting.
     is_alone = run.row is not None and len(campaign.runs) == 1
@@ -194,10 +194,10 @@ def _shared_host_series(run: LeakRun, campaign: Campaign) -> Series:
 
 
 def _iter_series(run: LeakRun) -> Series:
-    """From the campaign's table if it has the current attempt, else from the trainer's log."""
+    """Step times from the campaign's table if it has the current attempt, else from the trainer's log."""
     paths = AttemptPaths(run.folder)
     if run.row is not None and not run.is_numbered and run.logs.train.lines and not run.has_steps:
-        # An original folder's table does not separate attempts: its points may all be of others.
+        # An original folder's table does not separate attempts: all its points may belong to others.
         return Series(note=f"iter: no figures: {paths.train_log.name} of the run: the current attempt ended before its first step")
     if run.campaign is not None and run.row is not None:
         points = points_of(run.row.cells, run.campaign.points)

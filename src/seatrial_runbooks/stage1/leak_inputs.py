@@ -1,4 +1,7 @@
-"""Inputs of the leak diagnosis: runs and campaigns by path, Seatrial's and the original's, and each run's time span."""
+"""Inputs of the leak diagnosis: runs and campaigns by path, Seatrial's and the original's, and each run's time span.
+
+Shared by the leak diagnosis and the jitter check of phase B, which take the same paths.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from seatrial.core.errors import UsageError, nearest
 from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import join_names
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.outcome import RunOutcome
 from seatrial_runbooks.stage1.leak_series import Cells, HostFile, Points, read_host_file, read_points
 
 LEVELS_ABOVE = 3
@@ -208,11 +213,11 @@ def run_span(run: LeakRun, campaign: Campaign) -> Span | None:
 
 
 def _by_outcome(paths: AttemptPaths) -> Span | None:
-    outcome = read_json(paths.outcome)
-    first_t, last_t = (outcome.get("started_t"), outcome.get("ended_t")) if isinstance(outcome, dict) else (None, None)
-    if not (isinstance(first_t, (int, float)) and isinstance(last_t, (int, float)) and 0 < first_t < last_t):
+    outcome = from_json_or_none(RunOutcome, read_json(paths.outcome))
+    if outcome is None or not 0 < outcome.started_t < outcome.ended_t:
         return None
-    return Span(first_t=first_t, last_t=last_t, duration_s=last_t - first_t, source=paths.outcome.name)
+    duration_s = outcome.ended_t - outcome.started_t
+    return Span(first_t=outcome.started_t, last_t=outcome.ended_t, duration_s=duration_s, source=paths.outcome.name)
 
 
 def _by_logs(run: LeakRun, campaign: Campaign) -> Span | None:

@@ -32,7 +32,7 @@ Cells = Mapping[str, str]
 class Table:
     columns: tuple[str, ...] = ()
     parts: tuple[Sequence[Cells], ...] = ()
-    """Rows below each header: a table that was restarted in the same file has several."""
+    """Rows below each header: a table that was restarted in the same file has several parts."""
     num_torn: int = 0
     problem: str = ""
     """Why the file cannot be read, if so."""
@@ -71,7 +71,7 @@ def _split_cells(line: str) -> list[str]:
 
 
 def dropped_clause(num_dropped: int, num_torn: int) -> str:
-    """What was dropped, as the end of a note; empty if nothing."""
+    """The dropped rows, as the end of a note; empty for none."""
     parts = [f"{num_dropped} rows with invalid values"] if num_dropped else []
     parts += [f"{num_torn} truncated rows"] if num_torn else []
     return f"; dropped: {' and '.join(parts)}" if parts else ""
@@ -90,18 +90,18 @@ S_PER_MIN = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """What one series gives."""
+    """The result of one series."""
 
     note: str
     """The basis of its figures, or why they are missing."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """By the name of their flag; unknown ones are left out."""
+    """Figures by the name of their flag; unknown ones are left out."""
     tail_ms: float | None = None
-    """Of step times: the mean of the tail."""
+    """For step times: the mean of the tail."""
 
 
 class Growth(NamedTuple):
-    """Growth of samples after the warm-up; `problem` says why there is none."""
+    """Growth of samples after the warm-up, or the `problem` that prevents it."""
 
     num_samples: int
     slope_per_min: float = 0.0
@@ -110,7 +110,7 @@ class Growth(NamedTuple):
 
 
 def after_warm_up(items: Sequence[T]) -> Sequence[T]:
-    """Without the first fifth."""
+    """The samples without the first fifth."""
     return items[len(items) // WARM_UP_PARTS :]
 
 
@@ -135,7 +135,7 @@ def growth(samples: Sequence[Sample]) -> Growth:
 
 
 def gpu_growth(path: Path) -> Series:
-    """The largest slope and the largest drift over all GPUs in the file; where it was restarted, only of what follows."""
+    """The largest slope and the largest drift over all GPUs in the file; where it was restarted, only of the last part."""
     table = read_table(path)
     rows = table.parts[-1] if table.parts else ()
     if not rows:
@@ -261,7 +261,7 @@ class Point(NamedTuple):
 
 
 Points = dict[RunKey, dict[str, list[Point]]]
-"""By run, then by attempt, which is empty where the table has none."""
+"""Points by run, then by attempt, which is empty where the table has none."""
 
 
 def read_points(path: Path) -> Points:
@@ -298,7 +298,7 @@ def log_points(lines: Sequence[str]) -> list[Point]:
 
 
 def iter_drift(points: Sequence[Point], source: str) -> Series:
-    """Tail against head of the points with a value, in percent more."""
+    """How much the tail of the points with a value is above their head, in percent."""
     values = [point.iter_ms for point in points if point.iter_ms is not None]
     if not values:
         return Series(note=f"iter: no figures: {source} has no timing points of this run")

@@ -79,7 +79,7 @@ def _read(environ: Mapping[str, str]) -> list[Variables]:
 
 
 def _without_fixed(text: str) -> str:
-    """A message of the driver without the advice to set what phase B sets itself."""
+    """A message of the driver, without advice on variables that phase B sets itself."""
     fixed = "|".join((*AXES, *OVERRIDDEN))
     text = re.sub(rf"use (?:{fixed})\b(?! and)", "phase B sets it itself", text)
     text = re.sub(rf",? or (?:{fixed})=\S+", "", text)
@@ -104,7 +104,7 @@ def _drive(environ: MutableMapping[str, str], options: Options) -> int:
         return print_plans(plans)
     print_head(plans, [*name_warnings(environ, both[0]), *remove_from_environment(environ, both[0]), *warnings])
     code = run_plans(plans)
-    # Interrupted or without tables there is nothing to check; failed runs are judged by the check.
+    # Nothing to check where it was interrupted or left no tables; the check judges failed runs.
     if code in (INTERRUPTED, WRONG_USE):
         return code
     return check(["--output-root", plans[0].plan.output, "--groups", ",".join(SENTINELS)], remedy="run the same command again")

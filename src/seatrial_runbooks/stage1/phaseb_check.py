@@ -1,9 +1,9 @@
 """Phase B acceptance: are the sentinel groups of a campaign stable enough to go on to tuning?
 
 In: a campaign's run_manifest.tsv, Seatrial's or the original scripts', with the runs' gpu_telemetry.csv and train.log, and thresholds. Out:
-a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else a `[FAIL]` line per reason. GPUs that take
-turns and ratios persistently above 2 fail a group whatever its figures are; where they could not be looked for, an `[INCONCLUSIVE]` line
-says so and nothing passes, as with the ready criteria `stage1_stability`.
+a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else a `[FAIL]` line per reason. GPUs with
+anti-correlated utilisation and ratios persistently above 2 fail a group whatever its figures are; where these could not be checked, an
+`[INCONCLUSIVE]` line is printed and nothing passes, as with the ready criteria `stage1_stability`.
 
 ./scripts/check_phaseb_stability.py --output-root outputs/bench_4090_phaseB_diag --groups sweep_z0_mb128_nw6_pf4
 
@@ -101,7 +101,7 @@ class GroupCheck:
     telemetry_empty_ratio: float | None = None
     reasons: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    """Jitter of the platform that could not be looked for, and why."""
+    """Platform jitter that could not be checked, and why."""
 
 
 def group_check(group: str, manifests: Manifests, thresholds: Thresholds) -> GroupCheck:
@@ -126,7 +126,7 @@ def group_check(group: str, manifests: Manifests, thresholds: Thresholds) -> Gro
 
 
 def _jitter(found: Sequence[tuple[Row, PlatformJitter]], kind: str) -> Iterator[str]:
-    """Each text once, with the repeats that it is about."""
+    """Each text once, with its repeats."""
     repeats: dict[str, list[str]] = {}
     for row, jitter in found:
         for text in getattr(jitter, kind):
@@ -243,7 +243,7 @@ def check(root: Path, thresholds: Thresholds, *, groups: Sequence[str] = SENTINE
 
 
 def report_text(report: Report, remedy: str = REMEDY) -> str:
-    """The table, notes about skipped rows, then the verdict; `remedy` is what to do where the manifest cannot be used."""
+    """The table, notes about skipped rows, then the verdict; `remedy` is the advice where the manifest cannot be used."""
     if report.problem:
         return printable(f"[FAIL] {report.manifest} cannot be used: {report.problem}; {remedy}") + "\n"
     lines = [f"manifest: {report.manifest}", *_table(report), *(f"[INFO] {note}" for note in report.notes)]

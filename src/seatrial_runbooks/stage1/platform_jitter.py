@@ -1,10 +1,10 @@
 """Platform jitter of one run, as phase B defines it: anti-correlated GPU utilisation, and iter p90/p50 persistently above 2.
 
-In: a run's folder with gpu_telemetry.csv and train.log. Out: what was found, and what could not be looked at and why.
+In: a run's folder with gpu_telemetry.csv and train.log. Out: what was found, and what could not be checked and why.
 
 `seatrial report` finds anti-correlation in the same way (analyse/gpu_throttling.py) over the run's steady window, with numpy. This one
-needs the standard library alone and knows no window: it looks at the samples from when every GPU has begun to work until the first is
-done. The bounds are the same; a test holds the two against each other.
+needs only the standard library and has no steady window: it takes the samples from when every GPU has begun to work until the first is
+done. The bounds are the same; a test compares the two.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from seatrial_runbooks.stage1.leak_series import Cells, Sample, read_table
 
 MAX_PCT = 100.0
 SIMULTANEOUS = 0.5
-"""Of an interval: samples of two GPUs nearer than this count as simultaneous."""
+"""Share of a sampling interval: samples of two GPUs closer than this count as simultaneous."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlatformJitter:
     found: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    """What could not be looked at, and why."""
+    """What could not be checked, and why."""
 
 
 def platform_jitter(root: Path, run: str, attempt: int) -> PlatformJitter:
-    """Of `run` in the campaign at `root`; `attempt` is 0 in folders of the original scripts."""
+    """Jitter of `run` in the campaign at `root`; `attempt` is 0 in folders of the original scripts."""
     numbered = RunPaths(root / run).attempt(attempt).folder
     try:
         (one,) = RunFinder().runs(numbered if numbered.is_dir() else root / run)
@@ -59,7 +59,7 @@ def platform_jitter(root: Path, run: str, attempt: int) -> PlatformJitter:
     lines = one.logs.counting.trainer_lines.lines if one.logs.counting else ()
     found: list[str] = []
     unknown: list[str] = []
-    for text, is_found in (_turns(AttemptPaths(one.folder)), _persistent(lines)):
+    for text, is_found in (_anti_correlation(AttemptPaths(one.folder)), _persistent(lines)):
         if text:
             (found if is_found else unknown).append(text)
     return PlatformJitter(found=tuple(found), unknown=tuple(unknown))
@@ -75,7 +75,7 @@ def _persistent(lines: Sequence[str]) -> tuple[str, bool]:
     return (f"iter p90/p50 is above {JITTER_RATIO:g} in {high} of {len(ratios)} timing windows" if found else ""), True
 
 
-def _turns(paths: AttemptPaths) -> tuple[str, bool]:
+def _anti_correlation(paths: AttemptPaths) -> tuple[str, bool]:
     path = paths.gpu_telemetry
     table = read_table(path)
     rows = table.parts[-1] if table.parts else ()
@@ -151,13 +151,13 @@ def most_opposed(gpus: Sequence[str], rows: Sequence[Sequence[float]]) -> tuple[
 
 
 def _swing(values: Sequence[float]) -> float:
-    """Between the 10th and 90th percentile."""
+    """Range between the 10th and the 90th percentile."""
     ordered, last = sorted(values), len(values) - 1
     return ordered[int(0.9 * last)] - ordered[math.ceil(0.1 * last)]
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Equal values have their mean rank."""
+    """Ranks of the values; equal ones have their mean rank."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_left(ordered, math.nextafter(value, math.inf)) - 1) / 2 for value in values]
 

@@ -28,9 +28,9 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 def check_runnable(plans: Sequence[CampaignPlan], variables: Variables, cwd: Path, *, dry_run: bool = False) -> list[str]:
-    """Raise for everything that would fail every run of a group. For a `dry_run` data and weights may be missing: they are returned."""
+    """Raise for everything that would fail every run of a group. In a `dry_run` missing data and weights are returned instead."""
     formats = [*_formats_without_gpu(variables)]
-    # The trainer would report the same format again.
+    # The trainer's own check would report the same format again.
     found = [] if formats else [problem for plan in plans for problem in _plan_problems(plan, variables, cwd)]
     configuration = [*formats, *(problem.text for problem in found if not problem.of_host)]
     missing = list(dict.fromkeys([*(problem.text for problem in found if problem.of_host), *_missing_weights(variables, cwd)]))
@@ -111,7 +111,7 @@ def _plan_problems(plan: CampaignPlan, variables: Variables, cwd: Path) -> Itera
     for spec in {run.group: run for run in plan.runs}.values():
         names = variables_of_group(spec.group, variables)
         try:
-            # Composing takes 0.1 s: the other groups differ in flat settings only, which are checked the same way.
+            # Composing takes 0.1 s: other groups differ only in flat settings, which are checked the same way.
             base = settings_from(spec.workload.args, {}).settings if base is None else dataclasses.replace(base, **_flat(spec, base))
         except (ConfigurationError, ValueError) as error:
             problem = with_key_names(str(error))

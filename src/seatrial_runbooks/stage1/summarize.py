@@ -56,7 +56,7 @@ def summarise(root: Path, *, tail_points: int, baseline: str) -> CampaignResults
 
     campaign = find_campaign(root)
     if baseline != CampaignPlan.baseline:
-        # The default is no group of a sweep; only another value was given on purpose.
+        # The default is not a group of a sweep: only another value was given on purpose.
         known = [group.group for group in gather_results(CampaignPaths(campaign)).groups]
         if baseline not in known:
             raise UsageError(f"--baseline-group {baseline}: there is no such group; {did_you_mean(baseline, known)}")

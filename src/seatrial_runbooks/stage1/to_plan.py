@@ -26,7 +26,7 @@ from seatrial_workloads.contrastive.settings import equal_settings
 
 
 def place_of(variables: Variables) -> dict[str, Any]:
-    """`place`: kind, GPUs, hosts or a number of ranks, and the port."""
+    """The plan's `place`: kind, GPUs, hosts or a number of ranks, and the port."""
     if variables["HOSTFILE"] is not None:
         return {"kind": "hostfile", "hostfile": variables["HOSTFILE"], **_on_hosts(variables), **_port(variables)}
     return {"kind": "local", **_ranks(variables["INCLUDE"], variables["WORLD_SIZE"]), **_port(variables)}
@@ -97,7 +97,7 @@ def _devices(include: str) -> tuple[str, ...]:
 
 
 def _port(variables: Variables) -> dict[str, int]:
-    """MASTER_PORT, else where to start searching."""
+    """MASTER_PORT, else the first port to try."""
     if variables["MASTER_PORT"] is not None:
         return {"port": variables["MASTER_PORT"]}
     return {"port_base": variables["MASTER_PORT_BASE"]}
@@ -150,7 +150,7 @@ def fixed_settings(variables: Variables) -> dict[str, Scalar]:
     return settings
 
 
-# The mainline of the procedure, by settings of the plan; ZeRO stages are added by the mode.
+# The mainline of the procedure, as settings of the plan; the mode adds ZeRO stages.
 MAINLINE: dict[str, Any] = {
     "precision": "auto",
     "model_load_dtype": "auto",
@@ -166,21 +166,21 @@ MAINLINE_ZERO_STAGE = 0
 
 
 def lane_of(zero_stages: Sequence[int]) -> dict[str, Any]:
-    """`lane`: runs with other values are marked and ranked apart. Several ZeRO stages are what the command compares."""
+    """`lane`: runs with other values are marked and ranked apart. Several ZeRO stages are the axis compared."""
     several = len(set(zero_stages)) > 1
     return {"zero_stage": sorted(set(zero_stages)) if several else MAINLINE_ZERO_STAGE, **MAINLINE}
 
 
-# Stages that commands of the procedure are compared across, whichever of them one command names: phase B has one command for each, and a
-# longer list keeps the runs that are there.
+# Stages that the procedure compares across commands: phase B has one command for each. The settings are equalized over all of them, so
+# that runs that exist stay valid when a command names more stages.
 PROCEDURE_ZERO_STAGES = (0, 1)
 # What decides which fast paths and which mixed precision a run can have, beside its ZeRO stage.
 DECIDING = ("precision", "device", "length_buckets", "torch_compile", "torch_compile_mode", "speech_attn_impl", "text_attn_impl")
 
 
-def alike_settings(variables: Variables, zero_stages: Sequence[int]) -> tuple[dict[str, str], tuple[str, ...]]:
+def equalized_settings(variables: Variables, zero_stages: Sequence[int]) -> tuple[dict[str, str], tuple[str, ...]]:
     """`fast_paths` and `mixed_precision` that all groups have, where FAST_PATHS and MIXED_PRECISION leave them open, and one line on each.
-    train.py is a script to the plan, which therefore does not make its groups alike itself."""
+    To the plan train.py is a script, whose groups it does not equalize itself."""
     given = {setting: variables[name] for setting, name in ALIKE_VARIABLES.items() if variables[name] is not None}
     engine = variables["TRAIN_ENGINE"] or "deepspeed"
     is_open = engine == "deepspeed" and given.get("mixed_precision", "auto") == "auto"
@@ -190,19 +190,19 @@ def alike_settings(variables: Variables, zero_stages: Sequence[int]) -> tuple[di
     try:
         values, notes = equal_settings({f"ZeRO {stage}": {**shared, "zero_stage": stage} for stage in sorted(stages)}, given)
     except ValueError:
-        # A wrong value, which is reported of its variable when the groups are checked.
+        # An invalid value: it is reported with its variable when the groups are checked.
         return {}, ()
     return values, notes
 
 
-def alike_notes(variables: Variables) -> list[str]:
-    """What was made the same in all groups and why, in the driver's words; one line each."""
-    found = dict.fromkeys(note for mode in modes_of(variables) for note in alike_settings(variables, zero_stages(variables, mode))[1])
+def equalized_notes(variables: Variables) -> list[str]:
+    """Which settings were equalized in all groups and why, named by the driver's variables; one line each."""
+    found = dict.fromkeys(note for mode in modes_of(variables) for note in equalized_settings(variables, zero_stages(variables, mode))[1])
     return [_in_variables(note) for note in found]
 
 
 def alike_by(declared: Mapping[str, str]) -> dict[str, str]:
-    """Effective setting → what makes it alike in two groups, as the driver's user types it."""
+    """Effective setting → the driver's variable and value that equalize it in two groups."""
     found = {}
     for setting, remedy in declared.items():
         name, _, values = remedy.partition("=")
@@ -234,13 +234,13 @@ def trainer_args(variables: Variables, settings: dict[str, Scalar]) -> list[str]
     ]
 
 
-def _further_keys(variables: Variables, alike: Collection[str]) -> Iterator[str]:
-    """Of the variables that the original driver did not have, only those that are given, and what is made `alike` in all groups."""
+def _further_keys(variables: Variables, equalized: Collection[str]) -> Iterator[str]:
+    """Variables that the original driver did not have: only those given, and the settings `equalized` in all groups."""
     from seatrial_workloads.contrastive.hydra_config.keys import KEYS, source_of
 
     for name, (settings, _, _) in TRAINER_VARIABLES.items():
         value = variables[name]
-        if settings[0] in alike:
+        if settings[0] in equalized:
             # In quotes: a list of parts has commas.
             yield f"++{source_of(settings[0])}='{{{settings[0]}}}'"
             continue
@@ -256,7 +256,7 @@ def _further_keys(variables: Variables, alike: Collection[str]) -> Iterator[str]
 
 
 def timing_keys(variables: Variables) -> dict[str, Scalar]:
-    """Timing keys, which the harness also passes as variables; here so that resolved_config.yaml has them."""
+    """Timing keys, which the harness also passes as variables; passed here so that resolved_config.yaml has them."""
     return {
         "enable_cuda_sync_timing": variables["ENABLE_CUDA_SYNC_TIMING"],
         "timing_rank_scope": variables["TIMING_RANK_SCOPE"],
@@ -322,11 +322,11 @@ def _switches(precision: str) -> list[str]:
 
 
 TRAINER = Path(__file__).parents[3] / "runbooks" / "stage1" / "train.py"
-"""Its place in a checkout."""
+"""Path of train.py in a checkout."""
 PHASE_B_CRITERIA = "stage1_stability"
 DEFAULT_OUTPUT = "outputs/bench_stage1_ab_%Y%m%d_%H%M%S"
 AB_GROUPS = {"old_like": "AB_OLD_", "tuned": "AB_TUNED_"}
-"""Groups of MODE=ab and the prefixes of their variables."""
+"""Groups of MODE=ab, and the prefixes of their variables."""
 LONGEST_NAME = 80
 
 
@@ -338,12 +338,12 @@ def plan_mappings(variables: Variables, cwd: Path, now: datetime, trainer: Path 
 
 
 def modes_of(variables: Variables) -> tuple[str, ...]:
-    """AB, SWEEP or both."""
+    """The modes to run: AB, SWEEP or both."""
     return (AB, SWEEP) if variables["MODE"] == BOTH else (variables["MODE"],)
 
 
 def zero_stages(variables: Variables, mode: str) -> list[int]:
-    """Of all groups of the mode."""
+    """ZeRO stages of all groups of the mode."""
     if mode == SWEEP:
         return sorted(set(variables["SWEEP_ZERO_STAGES"]))
     return sorted({int(variables[f"{prefix}ZERO_STAGE"]) for prefix in AB_GROUPS.values()})
@@ -387,7 +387,7 @@ def _ab(variables: Variables, trainer: Path) -> dict[str, Any]:
         "order": "rounds" if variables["ORDER"] == "nested" else "interleaved",
         **_workload(variables, trainer, settings, zero_stages(variables, AB)),
         "axes": {"variant": {"bundles": bundles}},
-        # The procedure's A/B runs the loop under ZeRO 1, old and tuned alike.
+        # The procedure's A/B runs both groups under ZeRO 1.
         "lane": {**MAINLINE, "zero_stage": zero_stages(variables, AB)},
         "timing": _timing(variables, log_every(variables, AB)),
     }
@@ -409,7 +409,7 @@ def _sweep(variables: Variables, trainer: Path) -> dict[str, Any]:
 
 
 def _workload(variables: Variables, trainer: Path, own: dict[str, Scalar], stages: Sequence[int]) -> dict[str, Any]:
-    settings = {**own, **alike_settings(variables, stages)[0]}
+    settings = {**own, **equalized_settings(variables, stages)[0]}
     # Absolute: it is part of the run's hash, which must not depend on the working directory.
     return {"workload": {"script": escape(str(trainer.absolute())), "args": trainer_args(variables, settings)}, "settings": settings}
 
@@ -436,7 +436,7 @@ def _common_keys(variables: Variables) -> dict[str, Any]:
 def _timing(variables: Variables, points_every: int) -> dict[str, Any]:
     eta_mode = variables["ETA_DISTRIBUTED_MODE"] if variables["ENABLE_ETA_LOGGING"] else "off"
     return {
-        # With a larger interval than the run, the harness chooses: without a timing point nothing could be compared.
+        # Where the interval exceeds the run, the harness chooses it: without timing points nothing can be compared.
         **({"log_every": points_every} if points_every <= num_steps(variables) else {}),
         "tail_points": variables["TAIL_TIMING_POINTS"],
         "sync": variables["ENABLE_CUDA_SYNC_TIMING"],

@@ -34,7 +34,7 @@ class Kind:
 
 
 class InvalidValue(ValueError):
-    """A well-formed value that is not allowed; the message says why."""
+    """A well-formed value that is not allowed; the message is the reason."""
 
 
 def one_of(*choices: str) -> Kind:
@@ -80,7 +80,7 @@ def decimal(above: float) -> Kind:
 
 
 def number(least: float) -> Kind:
-    """As decimal, and with an exponent: 1e-4."""
+    """A decimal, also with an exponent: 1e-4."""
 
     def parse(text: str) -> float:
         value = float(text) if text.isascii() and text == text.strip() else math.nan
@@ -128,12 +128,12 @@ WORD = Kind("a name of letters, digits and . _ + - /", _text_where(re.compile(r"
 PATH = Kind("a path, on one line of plain text", _text_where(str.isprintable))
 
 OUR_PREFIX = "SWEEP_"
-# Other programs may use this prefix too; similar names are taken for the driver's.
+# Other programs may use this prefix too; similar names are taken for misspellings.
 SHARED_PREFIX, SHARED_SIMILARITY = "AB_", 0.7
-# Of settings that the original driver had no variable for: what begins with it looks like a setting.
+# Prefix of variables for settings that the original driver could not set: a name with it looks like a setting.
 SETTING_PREFIX = "TRAIN_"
 SIMILARITY = 0.84
-# Shorter names, such as MODE, are similar to too many others.
+# Shorter names, such as MODE, resemble too many others.
 SHORTEST_NAME = 6
 # Prefixes of other programs, some with similar names.
 FOREIGN_PREFIXES = (
@@ -149,7 +149,7 @@ FOREIGN_NAMES = (
     "MASTER_HOST", "MODEL", "MODEL_PATH", "OUTPUT_DIR", "OUTPUT_PATH", "ROLE_WORLD_SIZE", "ROOT_DIR", "TIMEOUT_SEC",
 )  # fmt: skip
 IGNORE = "IGNORE_UNKNOWN=1 where it is another program's"
-# torch has a dozen names like TORCH_COMPILE_MODE: only nearly equal ones are taken for it.
+# torch has a dozen names like TORCH_COMPILE_MODE: only nearly equal ones count as misspelled.
 TORCH, TORCH_SIMILARITY = "TORCH_", 0.9
 
 
@@ -183,7 +183,7 @@ def _suggest(name: str, known: Collection[str]) -> str | None:
 
 
 def setting_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
-    """A message for each unknown name that looks like a setting and may be another program's: with the driver's own name."""
+    """A message for each unknown name that looks like a setting and may be another program's, with the driver's own name."""
     mode, messages = environ.get("MODE") or AB, []
     for name in sorted(name for name, value in environ.items() if value and name not in known):
         if meant := meant_by(name, known):
@@ -253,7 +253,7 @@ SECONDS = list_of(POSITIVE_DECIMAL, "1.0,1.5,2.0")
 class Variable:
     name: str
     default: str
-    """As text; empty for none."""
+    """The default as text; empty for none."""
     kind: Kind
     becomes: str
     """The plan's key, the trainer's setting, or another use."""
@@ -281,7 +281,7 @@ _GROUP_VARIABLES: dict[str, tuple[Kind, str, str]] = {
 }
 
 SETTINGS = frozenset(field.name for field in fields(Settings))
-# Settings that the original driver had no variable for. Passed on only where they are given: the experiment has their values otherwise.
+# Settings that the original driver could not set. Passed on only where given; the experiment has their values otherwise.
 PART_LIST = Kind(
     "true, false, all, none, equal, or a list of parts", _text_where(re.compile(r"(equal:)?[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*").fullmatch)
 )
@@ -318,7 +318,7 @@ TRAINER_VARIABLES: dict[str, tuple[tuple[str, ...], Kind, str]] = {
     "TRAIN_CHECKPOINT_EXCLUDE_FROZEN": (("checkpoint_exclude_frozen",), FLAG, "Leave the frozen encoders out of checkpoints."),
     "TRAIN_CHECKPOINT_TAG_STYLE": (("checkpoint_tag_style",), one_of("iter", "global_step"), "Name of a checkpoint folder."),
 }
-# One that this version of the trainer does not have is no variable either.
+# A setting that this version of the trainer lacks is not a variable either.
 TRAINER_VARIABLES = {name: entry for name, entry in TRAINER_VARIABLES.items() if set(entry[0]) <= SETTINGS}
 
 SECTIONS: dict[str, tuple[Variable, ...]] = {
@@ -510,8 +510,8 @@ BY_MODE = {
     "prefetch_factor": {AB: "AB_OLD_PREFETCH_FACTOR and AB_TUNED_PREFETCH_FACTOR", SWEEP: "SWEEP_PREFETCH_LIST"},
 }
 GLOBAL_BATCH, ACCUMULATION, CHECKPOINTING = "global batch", "gradient accumulation", "gradient checkpointing"
-"""What the driver has no variable for."""
-# Words around a setting's name that change nothing about what is meant.
+"""Settings without a variable of the driver."""
+# Words around a setting's name that do not change its meaning.
 FILLERS, VERSIONS = ("ENABLE", "USE", "WITH", "TRAIN", "NUM"), ("2", "V2")
 # The last parts of train.py's keys; a single word, such as stage, is too common.
 KEY_NAMES = {
@@ -556,7 +556,7 @@ class Variables:
     """The value of every variable, and which of them were set."""
 
     values: Mapping[str, Any]
-    """By name; None where there is neither a value nor a default."""
+    """Values by name; None where there is neither a value nor a default."""
     given: frozenset[str]
 
     def __getitem__(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.errors import first_line
 from seatrial_workloads.common.precision import AMPERE, FLASH, Capability
 
@@ -20,8 +20,8 @@ CHOICES = ("auto", "eager", "sdpa", FLASH)
 
 
 def choose_attention(requested: str, precision: str, lowest: Capability | None, ranks: Ranks) -> Choice:
-    """The policy; `lowest` is that of all ranks, None on a CPU. A collective call where flash attention is requested: a node without its
-    package must not train beside others that have it."""
+    """The policy; `lowest` is the lowest compute capability of all ranks, None on a CPU. A collective call where flash attention is
+    requested: a node without its package must not train beside others that have it."""
     if requested == "auto":
         effective = "eager" if precision == "fp16" and lowest is not None else "sdpa"
         return Choice(requested, effective, f"{'no GPU' if lowest is None else precision}: {effective}")
@@ -42,7 +42,7 @@ def _flash_problem(precision: str, lowest: Capability | None) -> str | None:
 
 
 def flash_attn_problem() -> str | None:
-    """Why flash_attn cannot be used here; None when it can. Importing is the only sure test: one built for another torch fails."""
+    """Why flash_attn cannot be used here; None when it can. Only an import shows it: a package built for another torch fails."""
     try:
         __import__("flash_attn")
     except ModuleNotFoundError as error:

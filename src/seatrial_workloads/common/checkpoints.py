@@ -117,7 +117,7 @@ class Checkpoint:
     folder: Path
     info: CheckpointInfo
     skipped: tuple[str, ...] = ()
-    """Newer ones that are damaged: name and reason."""
+    """Newer checkpoints that are damaged: name and reason."""
 
 
 def tag_name(step: int, style: str) -> str:
@@ -138,7 +138,7 @@ def load_random_states(folder: Path, rank: int) -> None:
 
 
 def resume_source(setting: str | None) -> Path | None:
-    """Where to resume from: an earlier attempt of this run, which the harness names, before the setting that the first one began with."""
+    """Where to resume from: the earlier attempt of this run that the harness names, else the setting."""
     source = os.environ.get(ENV_RESUME_FROM) or setting
     return Path(source) if source else None
 
@@ -146,7 +146,7 @@ def resume_source(setting: str | None) -> Path | None:
 def find_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint at `path`, or the newest whole one of a run folder or its `checkpoints`."""
     if not path.is_dir():
-        raise CheckpointError(f"resume_from is {path}, and there is no such folder: give a checkpoint folder, or a run folder that has one")
+        raise CheckpointError(f"resume_from is {path}, which is not a folder: give a checkpoint folder, or a run folder that has one")
     if (path / INFO).exists():
         if damage := damage_of(path):
             raise CheckpointError(f"{path} is damaged ({damage}): use another checkpoint")
@@ -158,7 +158,7 @@ def find_checkpoint(path: Path) -> Checkpoint:
             return dataclasses.replace(_read(found.whole[0].folder), skipped=found.skipped)
         skipped += found.skipped
     why = f": {'; '.join(skipped)}" if skipped else f": expected {INFO} in it, or checkpoints in its {FOLDER} folder"
-    raise CheckpointError(f"resume_from is {path}, and it has no complete checkpoint{why}")
+    raise CheckpointError(f"resume_from is {path}, which has no complete checkpoint{why}")
 
 
 def _read(folder: Path) -> Checkpoint:
@@ -243,7 +243,7 @@ def _publish(part: Path, whole: Path, info: CheckpointInfo) -> None:
     missing = [rank for rank in range(info.world_size) if not random_states_path(part, rank).exists()]
     if missing:
         raise OSError(f"files of rank {missing[0]} are missing: the run folder must be shared by all nodes")
-    # Sizes are read back: a file that was truncated since is then not taken for whole.
+    # With the size of every file: one that is truncated later is then noticed.
     write_json(part / INFO, dataclasses.asdict(dataclasses.replace(info, files=file_sizes(part))), BY_UMASK)
     flush_to_disk(part)
     if whole.exists():
@@ -257,11 +257,11 @@ def _publish(part: Path, whole: Path, info: CheckpointInfo) -> None:
 
 
 def _remove_older(folder: Path, step: int, keep: int) -> None:
-    """Keep `keep`, this step's included. One of a later step belongs to another history and stays."""
+    """Keep the newest `keep` up to this step. Those of later steps belong to another history and stay."""
     steps = sorted((int(match[1]), path) for path in folder.iterdir() if (match := _TAG.fullmatch(path.name)))
     older = [path for its_step, path in steps if its_step < step]
     for path in older[: max(0, len(older) - (keep - 1))]:
-        # First: a half-removed checkpoint must not look complete.
+        # Removed first: a half-removed checkpoint must not look complete.
         with contextlib.suppress(OSError):
             (path / INFO).unlink()
         shutil.rmtree(path, ignore_errors=True)
@@ -276,7 +276,7 @@ def load_weights(model: nn.Module, path: Path) -> tuple[list[str], list[str]]:
     names the file lacks, and those the model lacks."""
     if not path.is_file():
         raise CheckpointError(
-            f"pretrained_checkpoint (train.pretrained_model_checkpoint) is {path}, and there is no such file: give a .pth, or leave it out"
+            f"pretrained_checkpoint (train.pretrained_model_checkpoint) is {path}, which is not a file: give a .pth, or leave it out"
         )
     found, own = _state_dict(load_tensors(path), path), model.state_dict()
     if not found.keys() & own.keys():

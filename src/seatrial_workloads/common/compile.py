@@ -1,5 +1,5 @@
-"""torch.compile with a fallback to the plain function, and what it compiles afterwards. In: a function and a warm-up. Out: the function to
-use, and why; recompilations during training.
+"""torch.compile with a fallback to the plain function. In: a function and a warm-up. Out: the function to use, and why; recompilations
+during training.
 
     model.encode_speech, choice = compile_or_fall_back(model.tower, warm_up, ranks=ranks, cannot_compile=engine.cannot_compile)
     recompiles = RecompileWatch(choice)
@@ -9,8 +9,8 @@ The warm-up runs the compiled function forward and backward (an engine's `warm_u
 that a compile error shows here and no timed step compiles anything. If one rank cannot compile, all fall back: ranks that round differently
 would drift apart. Gradients and random states are restored.
 
-Beyond its recompile limit torch runs a function without compiling it. That is only a line in the log, which is listened for here: such a
-function counts as not compiled.
+Beyond its recompile limit torch runs a function without compiling it and only logs that. `LimitListener` reads this log: such a function
+counts as not compiled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import nn
 
 from seatrial_workloads.common.checkpoints import random_states, restore_random_states
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import summarize_error
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 # The report shows a reason with this prefix as a caution.
 CAUTION = "caution: "
-# "torch._dynamo hit config.%s (%s)", of the logger of this name, with the name of the limit, its value, the function and the last guard.
+# This logger's message is "torch._dynamo hit config.%s (%s)", with the limit, its value, the function and the last guard.
 LIMIT_LOGGER, LIMIT_MESSAGE = "torch._dynamo.convert_frame", "torch._dynamo hit config."
 
 
@@ -73,10 +73,10 @@ def compile_or_fall_back(
 
 
 class LimitListener(logging.Handler):
-    """Hears when torch gives up compiling a function; a context manager, or `listen` and `close`."""
+    """Detects that torch gave up compiling a function; a context manager, or `listen` and `close`."""
 
     reason = ""
-    """Which limit was hit and by what; empty where none was."""
+    """The limit that was hit, and by what; empty for none."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if isinstance(record.msg, str) and record.msg.startswith(LIMIT_MESSAGE) and not self.reason:
@@ -100,7 +100,7 @@ class LimitListener(logging.Handler):
 
 
 class RecompileWatch:
-    """Counts what is compiled after the one-time work before the first step; create it there."""
+    """Counts recompilations during the steps; create it after the one-time work before the first step."""
 
     def __init__(self, choice: Choice, setting: str = "torch_compile") -> None:
         self._choice, self._setting = choice, setting
@@ -131,8 +131,8 @@ class RecompileWatch:
 
 
 def _num_compiled() -> int:
-    """Functions, or parts of them, that torch.compile was asked to compile so far in this process."""
-    # Imported here: it takes a second, which a training without torch.compile need not wait.
+    """Functions, or parts of them, that torch.compile has compiled in this process."""
+    # Imported here: it takes a second, which only a training with torch.compile needs.
     from torch._dynamo.utils import counters
 
     return int(counters["frames"]["total"])

@@ -31,7 +31,7 @@ DESTROY_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among all."""
+    """This process's place among all ranks."""
 
     rank: int
     local_rank: int
@@ -56,8 +56,8 @@ class Ranks:
         return [float(value) for value in gathered.tolist()]
 
     def agreed_problem(self, problem: str | None, of_another: str) -> str | None:
-        """This rank's problem, or `of_another` where only another rank has one; None where no rank has any. A collective call, after which
-        all ranks fall back or none does: ranks that compute differently would drift apart."""
+        """This rank's problem, or `of_another` where only another rank has one; None where no rank has any. A collective call: all ranks
+        fall back or none does, since ranks that compute differently would drift apart."""
         return (problem or of_another) if self.all_reduce_max([float(problem is not None)])[0] else None
 
 
@@ -94,7 +94,7 @@ def process_group(device: str, probe: Probe, timeout_s: float | None = None) -> 
             dist.destroy_process_group()
         raise
     if dist.is_initialized():
-        # gloo aborts now and then when the group ends before a model that still uses it, or on one rank before the other.
+        # gloo sometimes aborts when the group ends before a model that still uses it, or on one rank before the other.
         gc.collect()
         ranks.barrier()
         dist.destroy_process_group()
@@ -113,7 +113,7 @@ def ensure_process_group(ranks: Ranks) -> None:
 
 
 def lowest_capability(ranks: Ranks) -> tuple[int, int] | None:
-    """Over the GPUs of all ranks, so that all decide the same; None on CPUs. A collective call."""
+    """The lowest compute capability of all ranks, so that all decide the same; None on CPUs. A collective call."""
     if ranks.device.type != "cuda":
         return None
     major, minor = torch.cuda.get_device_capability(ranks.device)

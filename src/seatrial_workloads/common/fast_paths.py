@@ -1,7 +1,7 @@
-"""The setting `fast_paths`, the same in every workload that has it: which parts are asked for, and which all groups of a plan can have.
+"""The setting `fast_paths`, the same in every workload that has it: which parts are requested, and which all groups of a plan can have.
 Standard library only: a plan is expanded without torch.
 
-    all, none, equal, or a comma-separated list of parts; `equal:lora,rope` is what a plan made of `equal`
+    all, none, equal, or a comma-separated list of parts; `equal:lora,rope` is what a plan resolves `equal` to
 
 A part that is not available on the node is left out with the reason, unless the list is the user's own: then the run fails.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from seatrial.core.errors import did_you_mean
 from seatrial.core.text import join_names
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice
 
 ALL, NONE, EQUAL = "all", "none", "equal"
 # `true` and `false` are how earlier versions wrote them.
@@ -23,7 +23,7 @@ MAX_NAMED = 3
 
 
 def read_fast_paths(value: bool | str, parts: Sequence[str]) -> str:
-    """The setting in its one form: all, none, equal, `equal:PARTS` or PARTS, the parts in their order."""
+    """The setting in its canonical form: all, none, equal, `equal:PARTS` or PARTS, the parts in their order."""
     text = str(value).strip()
     if text.lower() in WORDS:
         return WORDS[text.lower()]
@@ -39,7 +39,7 @@ def read_fast_paths(value: bool | str, parts: Sequence[str]) -> str:
 
 
 def requested_parts(fast_paths: str, parts: Sequence[str]) -> tuple[str, ...]:
-    """The parts that a setting in its one form asks for."""
+    """The parts that a setting in its canonical form requests."""
     if fast_paths in (ALL, EQUAL):
         return tuple(parts)
     listed = fast_paths.removeprefix(f"{EQUAL}:").split(",")
@@ -74,7 +74,7 @@ class EqualSettings:
     changes: dict[str, dict[str, str]]
     """Group → setting → value."""
     notes: tuple[str, ...]
-    """What was decided and which group is the reason, one line each."""
+    """One line for each decision, with the group that is its reason."""
 
 
 Decided = tuple[str, str, Collection[str], str]
@@ -91,7 +91,7 @@ def equal_settings_from(decided: Collection[Decided]) -> EqualSettings:
 
 
 def open_groups(groups: Mapping[str, Any], *, given: Collection[str], compared: bool) -> dict[str, Any]:
-    """Groups whose fast paths a plan makes equal: those that ask for it, or all where the plan compares and does not set them."""
+    """Groups whose fast paths a plan equalizes: those that request it, or all where the plan compares and does not set them."""
     is_equal = compared and "fast_paths" not in given
     return {name: settings for name, settings in groups.items() if is_equal or settings.fast_paths == EQUAL}
 

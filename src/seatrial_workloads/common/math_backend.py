@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.precision import AMPERE, Capability
 
 CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"

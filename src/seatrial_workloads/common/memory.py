@@ -13,7 +13,7 @@ shrinks. Before it is sharded, a model may be on every GPU as a whole. The highe
     communication  DDP's buckets, ZeRO's reduce buckets, the layers that FSDP and ZeRO 3 have gathered
     activations    what autograd keeps
     logits         with their softmax and both gradients
-    temporary      of autocast's weight copies, of one layer's backward pass, or of the optimiser
+    temporary      autocast's weight copies, one layer's backward pass, or the optimiser's
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Activations:
     logits: int = 0
     """Logits in both formats, their softmax, and the gradients of both while the loss is differentiated."""
     layer_backward: int = 0
-    """Gradients that pass through one layer, and where it is computed again, what it keeps then."""
+    """Gradients that pass through one layer, and what the layer keeps where it is recomputed."""
     weight_copies: int = 0
     """Weights that autocast cast to the format of the computation and keeps for the backward pass."""
     inputs: int = 0
@@ -135,8 +135,8 @@ def replicated_state(
 
 
 def fsdp_state(parameters: Parameters, world_size: int, *, compute: int, foreach: bool = False, stay: bool = False) -> ModelState:
-    """Full shard: 1/N of everything, and gathered in the format of the computation what is outside the layers and two layers: the one in
-    use and the next. The gradients of a layer are whole until they are reduced, in fp32. The model is loaded whole on every rank."""
+    """Full shard: 1/N of everything; gathered, in the format of the computation, are what is outside the layers, the layer in use and the
+    next. The gradients of a layer are whole until they are reduced, in fp32. The model is loaded whole on every rank."""
     trained = _share(parameters.trained * parameters.trained_bytes, world_size)
     gathered = (parameters.outer + 2 * parameters.layer) * compute
     return ModelState(
@@ -175,11 +175,11 @@ class Formats:
     """Bytes of one element while computing; a CPU keeps other things than a GPU, and tests count there."""
 
     compute: int
-    """Of matrix products: bf16 and fp16 2, fp32 4."""
+    """In matrix products: bf16 and fp16 2, fp32 4."""
     norm: int = 4
-    """Of what a layer norm returns: autocast on CUDA computes it in fp32, on a CPU in the format of its input."""
+    """What a layer norm returns: autocast on CUDA computes it in fp32, on a CPU in the format of its input."""
     mask: int = 1
-    """Of an element of dropout's mask, which is a bool on CUDA and a factor of the input's format on a CPU."""
+    """Dropout's mask: a bool on CUDA, a factor in the input's format on a CPU."""
     fused_rms_norm: bool = True
     """CUDA's RMSNorm keeps its input; the plain one also its normalised output."""
 
@@ -199,7 +199,7 @@ def model_config(source: str, cwd: Path, setting: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ForecastUnknown(f"{found[0]} cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise ForecastUnknown(f"{found[0]} holds no JSON object")
+        raise ForecastUnknown(f"{found[0]} does not hold a JSON object")
     return config
 
 

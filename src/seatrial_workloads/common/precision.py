@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.errors import StartupError
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
     folder = prepare_once(cache / f"alpaca-{content_key(parts)}", build)
 
 It works before any process group exists and on shared file systems that refuse flock: the lock is a file created exclusively, whose
-modification time is the owner's heartbeat. An owner that is dead on this host, or on any host has sent no heartbeat for STALE_S as seen by
-this process's own clock, loses the lock; one that sends them is waited for, however long it builds. Nothing relies on the lock for
-correctness: the folder is built aside, described by a manifest (size and SHA-256 of every file) written last, and renamed into place, which
-fails where a folder is already: what is whole is never moved, also not by a builder that was taken for dead. A folder that does not match
-its manifest is removed by the builder that has just got the lock, and built again. Standard library only.
+modification time is the owner's heartbeat. An owner loses the lock when its process is gone from this host, or when by this process's own
+clock it has sent no heartbeat for STALE_S; while it sends them, others wait, however long it builds. Correctness does not depend on the
+lock: the folder is built aside, described by a manifest (size and SHA-256 of every file) written last, and renamed into place, which fails
+if it exists. So a whole folder is never moved, even by a builder that was taken for dead. A folder that does not match its manifest is
+removed and rebuilt by the owner of the lock. Standard library only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEARTBEAT_S = 2.0
 # Many heartbeats: a network file system may show them late, and a busy builder may be slow to send one.
 STALE_S = 60.0
 POLL_S = 0.1
-# Without a heartbeat, and where a stale lock cannot be removed either.
+# For an owner without a heartbeat whose lock cannot be removed.
 TIMEOUT_S = 600.0
 
 
@@ -45,7 +45,7 @@ class PrepareError(StartupError):
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """Who builds: a process of a host since it booted, in its PID namespace. Not the owner of a campaign: workloads import nothing of
+    """The process that builds, identified by host, boot and PID namespace. Separate from a campaign's owner: workloads import nothing of
     campaign/, and here the heartbeat is the lock file's time."""
 
     token: str
@@ -63,11 +63,11 @@ class Timing:
     stale_s: float = STALE_S
     poll_s: float = POLL_S
     timeout_s: float = TIMEOUT_S
-    """Since the last heartbeat that was seen."""
+    """Counted from the last heartbeat seen."""
 
 
 def content_key(parts: Mapping[str, Any]) -> str:
-    """The same for the same content, whatever the order of its parts."""
+    """A key of the content, independent of the order of its parts."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -86,7 +86,7 @@ def prepare_once(folder: Path, build: Callable[[Path], None], timing: Timing | N
             folder.parent.mkdir(parents=True, exist_ok=True)
             lock = _Lock.acquire(folder, timing)
         except OSError as error:
-            raise PrepareError(f"{folder} cannot be written ({error.strerror or error}): use a cache folder that can") from error
+            raise PrepareError(f"{folder} cannot be written ({error.strerror or error}): use a writable cache folder") from error
         if lock is None:
             waiting.for_owner()
             continue
@@ -144,8 +144,7 @@ def _why_not_built(folder: Path, error: OSError) -> str:
 
 
 def _remove_damaged(folder: Path, lock: _Lock) -> bool:
-    """Remove a folder that is not whole; False where it turns out to be. Moved first: another builder may have finished it since it was
-    looked at."""
+    """Remove a damaged folder; False if it proves whole. It is moved aside first: another builder may have finished it since the check."""
     broken = folder.with_name(f".{folder.name}.{lock.owner.token}{BROKEN}")
     try:
         folder.rename(broken)
@@ -254,7 +253,7 @@ class _Waiting:
             return
         silent_s = now - self._seen_at
         if heartbeat is not None and silent_s > self._timing.stale_s:
-            # One that may not be removed here is waited for until the timeout.
+            # If it may not be removed here, wait for it until the timeout.
             with contextlib.suppress(OSError):
                 _remove_stale(self._path, _read_owner(self._path), heartbeat)
         if silent_s > self._timing.timeout_s:
@@ -276,15 +275,15 @@ def _create(path: Path, owner: Owner) -> bool:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(json.dumps(asdict(owner)))
     except OSError:
-        # A lock without a name would be waited for.
+        # Others would wait for a lock without an owner.
         path.unlink(missing_ok=True)
         raise
     return True
 
 
 def _remove_stale(path: Path, holder: Owner | None, heartbeat: tuple[int, int] | None) -> None:
-    """Remove the lock of a dead owner, once: who creates the file named after its token may; a second one would remove the next owner's.
-    A lock whose owner was killed before it wrote its name has no holder."""
+    """Remove a dead owner's lock exactly once: only the process that creates the file named after its token may; a second one would remove
+    the next owner's. A lock whose owner was killed before it wrote its name has no holder."""
     claim = path.with_name(f"{path.name}.{holder.token if holder else 'unnamed'}")
     with _claimed(claim) as is_ours:
         if is_ours and _read_owner(path) == holder and _heartbeat(path) == heartbeat:
@@ -296,7 +295,7 @@ def _claimed(claim: Path) -> Iterator[bool]:
     me = this_process()
     if not _create(claim, me):
         holder = _read_owner(claim)
-        # A claimant that died in between, or one that never wrote its name, leaves the claim to the next; its window is a few calls long.
+        # Left by a claimant that died, perhaps before it wrote its name; a claim is normally held for a few calls only.
         if (holder is None or _is_dead(holder)) and _is_older(claim, POLL_S):
             claim.unlink(missing_ok=True)
         yield False
@@ -345,7 +344,7 @@ def _machine() -> str:
 
 
 def _start_time(pid: int | str) -> str:
-    """Clock ticks from boot to the start of a process; empty where there is none, or a zombie."""
+    """Clock ticks from boot to the start of a process; empty for a missing process or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
@@ -354,7 +353,7 @@ def _start_time(pid: int | str) -> str:
 
 
 def _is_dead(owner: Owner) -> bool:
-    """Known only of this host: its process is gone, or its number belongs to another one."""
+    """Whether a process of this host is gone, or its pid belongs to another one; False for other hosts."""
     if not owner.machine or owner.machine != _machine():
         return False
     return _start_time(owner.pid) != owner.started

@@ -1,5 +1,5 @@
-"""Run folder of a start by hand: a start time that all ranks share, whether a folder holds a run already or one that is running, whether
-it can be written, and how what an earlier run left is set aside."""
+"""Run folder of a training started by hand: the start time that all ranks share, checks for an earlier or running run and for write
+permission, and setting an earlier run's files aside."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def _is_alive(pid: int) -> bool:
 
 
 def set_aside(run_dir: Path, own: re.Pattern[str], *, keep: Collection[str] = ()) -> Path | None:
-    """Move what an earlier run left, by the names that are a run's own, to `earlier/<number>`; None where there is nothing. Called by rank
-    0 before any rank has opened a file of the new run."""
+    """Move the files of an earlier run, known by their names, to `earlier/<number>`; None where there are none. Called by rank 0 before any
+    rank has opened a file of the new run."""
     found = [path for path in sorted(run_dir.iterdir()) if own.fullmatch(path.name) and path.name not in keep] if run_dir.is_dir() else []
     if not found:
         return None

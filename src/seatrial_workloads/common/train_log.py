@@ -149,7 +149,7 @@ def phases_and_sum(record: StepRecord) -> tuple[float | None, ...] | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """By linear interpolation; NaN for no values."""
+    """Quantile by linear interpolation; NaN for no values."""
     if not ordered:
         return math.nan
     place = (len(ordered) - 1) * share

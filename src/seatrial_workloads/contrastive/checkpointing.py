@@ -74,7 +74,7 @@ def resumable_options(settings: Settings) -> EngineOptions:
 
 
 def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankContext) -> int:
-    """Restore the engine from `resume_from` or the attempt that the harness names, if any; the first step to run."""
+    """Restore the engine from `resume_from` or the attempt that the harness names, if any; returns the first step to run."""
     source = resume_source(settings.resume_from)
     if source is None:
         return 0
@@ -84,7 +84,7 @@ def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankCont
     check_same(checkpoint, {"world_size": context.ranks.world_size, **{name: values[name] for name in SAME_ON_RESUME}})
     engine.load(checkpoint.folder)
     done = checkpoint.info.step
-    # Of an earlier attempt only the end may be missing: then nothing is left but to end well.
+    # An earlier attempt may have done every step but not ended: then this one only ends.
     if done + 1 > settings.steps or (done + 1 == settings.steps and str(source) == settings.resume_from):
         raise StartupError(f"{checkpoint.folder} is at step {done}, and steps is {settings.steps}: nothing left to do")
     context.log.info(f"Resuming after step {done} from {checkpoint.folder}")
@@ -96,7 +96,7 @@ def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankCont
 
 
 def is_checkpoint_due(step: int, settings: Settings) -> bool:
-    """Every `checkpoint_every_steps`, and after the last step, unless the interval exceeds the run: the seeds' way to say never."""
+    """Every `checkpoint_every_steps`, and after the last step, unless the interval exceeds the run, by which the seeds disable it."""
     every = settings.checkpoint_every_steps
     is_last = every is not None and every <= settings.steps and step == settings.steps - 1
     return is_last or is_due(step, every)

@@ -23,8 +23,8 @@ from transformers import PreTrainedTokenizerBase
 
 from seatrial.core.linux import set_parent_death_signal
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, prefetch_for
-from seatrial_workloads.contrastive.batch import Batch
+from seatrial_workloads.common.effective_settings import Choice, prefetch_for
+from seatrial_workloads.contrastive.loading.batch import Batch
 from seatrial_workloads.contrastive.loading.dataset import SpeechTextBatches
 from seatrial_workloads.contrastive.loading.sampling import Buckets, Rows, SliceRule, StepOrder, fixed_batches
 from seatrial_workloads.contrastive.loading.tokens import load_tokenizer

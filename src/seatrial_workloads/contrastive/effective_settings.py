@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from seatrial_workloads.common.attention import choose_attention
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
-from seatrial_workloads.common.effective import Choice, prefetch_without_workers
+from seatrial_workloads.common.effective_settings import Choice, prefetch_without_workers
 from seatrial_workloads.common.engines import EngineOptions
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import Precision, choose_load_dtype, choose_precision
@@ -55,7 +55,7 @@ def resolve_settings(settings: Settings, ranks: Ranks) -> EffectiveSettings:
 
 
 def _unused_data_settings(settings: Settings) -> dict[str, Choice]:
-    """Settings of the data that others leave without effect."""
+    """Data settings that have no effect because of others."""
     unused = {}
     if settings.dataset_use_trim and settings.dataset_offline_trimmed:
         unused["dataset_use_trim"] = Choice(True, False, "dataset_offline_trimmed: the tree was trimmed beforehand")
@@ -68,7 +68,7 @@ def _unused_data_settings(settings: Settings) -> dict[str, Choice]:
 
 
 def _common_attention(settings: Settings, speech: Choice, text: Choice) -> Choice:
-    """What both encoders were asked for and use, however it was set: by `attn_impl`, or for each of them."""
+    """The attention that both encoders request and use, set by `attn_impl` or for each of them."""
     requested = speech.requested if speech.requested == text.requested else settings.attn_impl
     if speech.effective == text.effective:
         return Choice(requested, speech.effective, speech.reason)

@@ -1,7 +1,7 @@
 """Settings whose effect depends on others: which fast paths and which mixed precision given settings exclude, and what all groups of a
-plan can have alike. Standard library only: a plan is expanded without torch.
+plan can share. Standard library only: a plan is expanded without torch.
 
-    fast_paths       all, none, equal, or a comma-separated list of parts; `equal:front_end,positions` is what a plan made of `equal`
+    fast_paths       all, none, equal, or a comma-separated list of parts; `equal:front_end,positions` is what a plan resolves `equal` to
     mixed_precision  auto, autocast, weights, by_precision
 
 A part that is not available on the node is left out with the reason, unless the list is the user's own: then the run fails.
@@ -22,7 +22,7 @@ CAPTURING_MODES = ("reduce-overhead", "max-autotune")
 
 
 class Settings(Protocol):
-    """What is read of the trainer's settings here, which import this module."""
+    """The settings read here; the trainer's own class imports this module."""
 
     @property
     def fast_paths(self) -> bool | str: ...
@@ -49,12 +49,12 @@ class Settings(Protocol):
 
 
 def read_fast_paths(value: bool | str) -> str:
-    """The setting in its one form: all, none, equal, `equal:PARTS` or PARTS, the parts in their order."""
+    """The setting in its canonical form: all, none, equal, `equal:PARTS` or PARTS, the parts in their order."""
     return fast_paths.read_fast_paths(value, PARTS)
 
 
 def requested_parts(setting: str) -> tuple[str, ...]:
-    """The parts that a setting in its one form asks for."""
+    """The parts that a setting in its canonical form requests."""
     return fast_paths.requested_parts(setting, PARTS)
 
 
@@ -90,7 +90,7 @@ def _why_no_tower_graph(settings: Settings) -> str:
 
 def equalize_settings(groups: Mapping[str, Settings], *, given: Collection[str], compared: bool) -> EqualSettings:
     """The same fast paths and the same mixed precision for all groups that leave them open. `given` are the settings that the plan sets,
-    `compared` says that it has axes or a baseline. A ValueError where no mixed precision is available in all groups."""
+    `compared`: it has axes or a baseline. A ValueError where no mixed precision is available in all groups."""
     equal = fast_paths.open_groups(groups, given=given, compared=compared)
     open_ = {name: settings for name, settings in groups.items() if compared and settings.mixed_precision == "auto"}
     return fast_paths.equal_settings_from([*fast_paths.equal_parts(equal, PARTS, excluded_parts), *_common_mixed_precision(open_)])
@@ -107,7 +107,7 @@ MODES = {
 def _common_mixed_precision(groups: Mapping[str, Settings]) -> Iterator[Decided]:
     """Autocast where every group has it, as under ddp; else what every group has in the format that the GPU decides; else weights. Under
     DeepSpeed alone it is by_precision from the start: in bf16 that is autocast, and a ZeRO stage that the plan gets later, whose fp16 has
-    weights only, does not make its finished runs others."""
+    weights only, does not invalidate its finished runs."""
     mixed = {name: settings for name, settings in groups.items() if _precisions(settings)}
     if not mixed:
         return

@@ -32,7 +32,7 @@ def manifest_problem(manifest: Path, root: Path) -> str:
     except OSError as error:
         return f"{manifest} cannot be read: {error.strerror}"
     if header != HEADER:
-        return f"{manifest} is no manifest: its first line is {header[:60]!r}; expected {HEADER!r}"
+        return f"{manifest} is not a manifest: its first line is {header[:60]!r}; expected {HEADER!r}"
     if first and root.is_dir() and not (root / first).is_file():
         return f"{manifest} lists {first}, which is not below {root}: they belong to different trees"
     return ""

@@ -1,6 +1,6 @@
 """Memory of the contrastive trainer on a GPU, from its settings. Standard library only.
 
-Kept of a layer of the speech encoder for the backward pass, in elements of a frame; h is the hidden width, m that of the feed-forward part:
+What a layer of the speech encoder keeps for the backward pass, in elements per frame (h hidden width, m width of the feed-forward part):
 
     query, key, value inputs   3 h: layer norms return fp32 under CUDA's autocast, and each matrix casts for itself
     query, key, value          3 h
@@ -34,8 +34,15 @@ from seatrial_workloads.common.memory import (
 )
 from seatrial_workloads.common.precision import AUTOCAST, WEIGHTS, choose_mixed_precision
 from seatrial_workloads.contrastive.equal_settings import POSITIONS, TOWER_GRAPH, excluded_parts
+from seatrial_workloads.contrastive.model.shapes import (
+    BASE_IDS,
+    SPEECH_CONFIGS,
+    SPEECH_DEFAULTS,
+    TEXT_CONFIGS,
+    TEXT_DEFAULTS,
+    smooth_length,
+)
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.shapes import BASE_IDS, SPEECH_CONFIGS, SPEECH_DEFAULTS, TEXT_CONFIGS, TEXT_DEFAULTS, smooth_length
 
 SAMPLE_RATE = 16_000
 
@@ -93,7 +100,7 @@ class Speech:
 
     @property
     def positions(self) -> int:
-        """Of the positional convolution."""
+        """Parameters of the positional convolution."""
         return int(self.hidden_size**2 // self.num_conv_pos_embedding_groups * self.num_conv_pos_embeddings)
 
     def matrices(self, out_width: int) -> int:

@@ -74,7 +74,7 @@ FOLLOWS = {
     "precision": (_CPU,),
     "parameter_alignment": ("resume_from",),
 }
-# What makes an effective setting alike in two groups, where that is not the setting itself: values in the order in which to try them,
+# What equalizes an effective setting of two groups, where that is not the setting itself: values in the order in which to try them,
 # {common} being the parts that both groups have.
 ALIKE_BY = {
     **dict.fromkeys(PARTS, "fast_paths=equal|{common}"),
@@ -83,7 +83,7 @@ ALIKE_BY = {
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CONFIG_NAMES = ("base", "tiny")
 DEFAULT_REVISION = "main"
-"""Of the hub."""
+"""The hub's."""
 # 400 samples at 16 kHz: what wav2vec2's CNN needs for one frame.
 SHORTEST_SLICE_S = 0.025
 
@@ -113,7 +113,7 @@ class Settings:
     """Commit, tag or branch of `speech_model` where that is a hub id; a commit never changes. Default: what the hub has now, which is \
 recorded."""
     text_revision: str | None = None
-    """The same of `text_model` and its tokenizer."""
+    """The same for `text_model` and its tokenizer."""
     pretrained_checkpoint: str | None = None
     """A .pth with weights of the full model to start from."""
     resume_from: str | None = None
@@ -286,12 +286,12 @@ can have, which is the default where a plan has axes or a baseline."""
 
     @property
     def fast_parts(self) -> tuple[str, ...]:
-        """Parts that `fast_paths` asks for."""
+        """Parts that `fast_paths` requests."""
         return requested_parts(str(self.fast_paths))
 
     @property
     def has_equal_parts(self) -> bool:
-        """Whether a plan left out what some group of it cannot have."""
+        """Whether a plan left out parts that one of its groups cannot have."""
         return str(self.fast_paths).startswith(EQUAL)
 
     @property
@@ -362,9 +362,9 @@ can have, which is the default where a plan has axes or a baseline."""
 def equal_settings(groups: Mapping[str, Mapping[str, Any]], given: Collection[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
     """`fast_paths` and `mixed_precision` for all of these groups (name → settings), where a plan starts the trainer as a script and does
     not expand its settings; and one line on each. `given` are settings that the user set. A ValueError where a setting is wrong, or the
-    groups cannot be made alike."""
-    alike = equalize_settings({name: Settings(**values) for name, values in groups.items()}, given=given, compared=True)
-    return {setting: value for changes in alike.changes.values() for setting, value in changes.items()}, alike.notes
+    groups cannot be equalized."""
+    equal = equalize_settings({name: Settings(**values) for name, values in groups.items()}, given=given, compared=True)
+    return {setting: value for changes in equal.changes.values() for setting, value in changes.items()}, equal.notes
 
 
 def hashed_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from torch import Tensor
 from seatrial.probe.identity import rank_and_world_size
 from seatrial_workloads.common.compile import RecompileWatch
 from seatrial_workloads.common.distributed import RankContext, rank_context
-from seatrial_workloads.common.effective import Choice, as_requested, record
+from seatrial_workloads.common.effective_settings import Choice, as_requested, record
 from seatrial_workloads.common.engines import create_engine
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.fast_paths import summarize_parts
@@ -33,7 +33,6 @@ from seatrial_workloads.common.precision import check_fp16_has_gpu
 from seatrial_workloads.common.run_folder import check_folder_unused
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
-from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.checkpointing import (
     is_checkpoint_due,
     load_pretrained_weights,
@@ -44,7 +43,9 @@ from seatrial_workloads.contrastive.checkpointing import (
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
 from seatrial_workloads.contrastive.effective_settings import math_options, resolve_settings
 from seatrial_workloads.contrastive.equal_settings import PARTS
-from seatrial_workloads.contrastive.fast.fast_paths import (
+from seatrial_workloads.contrastive.loading.batch import Batch
+from seatrial_workloads.contrastive.model.encoders import describe_source, random_weight_cautions, revision_choices
+from seatrial_workloads.contrastive.model.fast_paths import (
     apply_fast_paths,
     capture_tower,
     compile_details,
@@ -53,9 +54,8 @@ from seatrial_workloads.contrastive.fast.fast_paths import (
     longest_samples,
     pad_inputs,
 )
-from seatrial_workloads.contrastive.model import new_model, num_parameters
+from seatrial_workloads.contrastive.model.speech_text import new_model, num_parameters
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions, revision_choices
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
 
@@ -111,7 +111,7 @@ class Trainer:
         settings, ranks = self.settings, self.ranks
         self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
         self.choices |= self.loader.choices()
-        # Created now, so that a missing validation set fails before the training and not in the middle of it.
+        # Created now, so that a missing validation set fails before the training, not during it.
         self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
 
     def train(self, no_effect: Mapping[str, Choice]) -> None:
@@ -192,7 +192,7 @@ class Trainer:
         if is_logged(step, settings.log_every, settings.steps):
             self.log.step(step, loss.item())
             self.probe.memory()
-            # Samples of unlike slices are compared by seconds of audio.
+            # Slices of different lengths are compared by seconds of audio.
             self.probe.figure("audio_s_per_sample", self.audio_s / self.num_rows, "s", self.num_rows)
             if self.recompiles is not None and (changed := self.recompiles.report(step, self.probe)):
                 self.log.info(f"torch_compile: {changed.requested} -> {changed.effective} ({changed.reason})")
@@ -228,7 +228,7 @@ class Trainer:
         )
         self.log.info(f"Training set: {self.loader.utterances.summary()}")
         for name, choice in choices.items():
-            # Of what is not used at all, only what somebody may have set.
+            # Of unused settings, log only those that the user may have set.
             is_unset = choice.effective is None and choice.requested == getattr(Settings, name, None)
             if choice.requested != choice.effective and not is_unset:
                 self.log.info(f"{name}: {choice.requested} -> {choice.effective} ({choice.reason})")

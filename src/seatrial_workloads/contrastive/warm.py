@@ -68,7 +68,7 @@ def end_with_parent() -> None:
 
 
 def warm_actions(runs: list[Settings]) -> Iterator[tuple[str, Callable[[], tuple[bool, str]]]]:
-    """What there is to do for these runs, each once."""
+    """The actions for these runs, each once."""
     for torch_adam, device in sorted({(run.torch_adam, run.device) for run in runs if run.engine == "deepspeed"}, key=str):
         yield "ops", lambda torch_adam=torch_adam, device=device: build_ops(torch_adam, device)
     compiled = {replace(run, **NOT_COMPILED) for run in runs if run.torch_compile}
@@ -107,7 +107,7 @@ def build_ops(torch_adam: bool | None, device: str) -> tuple[bool, str]:
 
 
 def _compile_alone(settings: Settings) -> tuple[bool, str]:
-    """In a process of its own: DeepSpeed can be started once in a process."""
+    """Compile in a separate process: DeepSpeed can be started only once in a process."""
     argv = [sys.executable, "-P", "-m", "seatrial_workloads.contrastive.warm", ALONE, json.dumps([asdict(settings)])]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,7 +1,7 @@
 """Injected faults. In: settings, run folder and rank. Out: `Faults`, which the training calls in every step.
 
 Faults are real where possible: a hang in C is a deadlock, a port in use is bound twice, an impossible allocation is requested. Only the
-CUDA OOM message is made up.
+CUDA OOM message is simulated.
 """
 
 from __future__ import annotations

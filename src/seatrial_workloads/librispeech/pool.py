@@ -4,7 +4,7 @@ Tasks are sent in chunks, to save messages. When a worker dies (OOM killer, cras
 that kills a second worker gets `CrashedTask` as its result. Workers exit after the current task on SIGTERM and when the parent is gone.
 
 Not concurrent.futures: there one dead worker fails every pending task and neither the task nor the signal is known, an interrupt waits for
-whole chunks, and workers of a killed parent stay for ever. `seatrial.results.workers` is another pool, of the harness: a workload runs
+whole chunks, and workers of a killed parent stay forever. `seatrial.results.workers` is another pool, of the harness: a workload runs
 without it.
 """
 

@@ -153,7 +153,7 @@ def synthesize_audio(utterance: Utterance, seed: int, mean_s: float = MEAN_S) ->
 
 
 def word_sound(word: str, pitch: float) -> np.ndarray:
-    """The word's two tones for the duration of its letters, then a gap of one letter."""
+    """The word's two tones for the duration of its letters, then silence for one letter."""
     number = WORDS.index(word)
     seconds = np.arange(len(word) * LETTER_SAMPLES) / SAMPLE_RATE
     low, high = (np.sin(2 * np.pi * pitch * hz * seconds) for hz in (LOW_HZ[number % 8], HIGH_HZ[number // 8]))

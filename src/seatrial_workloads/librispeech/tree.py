@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from seatrial.core.files import BY_UMASK, write_text
 
-# Of the conversion: incremented when the same settings would give other bytes.
+# Version of the conversion, incremented when the same settings would give other bytes.
 VERSION = 1
-# Of a synthetic tree: one per split.
+# Smallest synthetic tree: one utterance per split.
 MIN_UTTERANCES = 3
 
 
@@ -93,7 +93,7 @@ class WriteFailed(NamedTuple):
 
 
 SAMPLE_RATE = 16_000
-"""Of every file of LibriSpeech, in Hz."""
+"""Sample rate of every file of LibriSpeech, in Hz."""
 HEADER = "rel_path\tnum_samples\tduration_sec"
 
 

@@ -32,7 +32,7 @@ FORMAT = 1
 
 
 class Rows(Dataset[list[Example]]):
-    """Rows of examples: one example each, or several that are packed. A row without a token to learn is left out: its loss is 0 / 0."""
+    """Rows of examples: one each, or several that are packed. A row without a token to learn is left out: its loss would be 0 / 0."""
 
     def __init__(self, folder: Path, loss_on: str = "all") -> None:
         self.name = folder.name
@@ -52,7 +52,7 @@ class Rows(Dataset[list[Example]]):
         self.num_left_out = len(rows) - len(self.rows)
 
     def describe(self, seq_len: int) -> str:
-        """How long its examples are, and how much of its sequences is no padding."""
+        """How long its examples are, and the share of its sequences that is not padding."""
         lengths = sorted(len(example.ids) for example in self.examples)
         share = sum(len(self.examples[number].ids) for row in self.rows for number in row) / (len(self.rows) * seq_len)
         left_out = f"; {self.num_left_out} more are left out, whose responses do not begin within it" if self.num_left_out else ""
@@ -116,7 +116,7 @@ def write_tokenised(folder: Path, settings: Settings, tokenizer: PreTrainedToken
 
 
 def encode(example: Mapping[str, Any], settings: Settings, tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], int]:
-    """(ids, tokens of the prompt), cut at seq_len. One that was cut has no end, so none is learnt."""
+    """(ids, tokens of the prompt), cut at seq_len. An example that was cut has no end-of-text token to learn."""
     prompt = prompt_of(example)
     encoded = tokenizer(prompt + response_of(example), return_offsets_mapping=True, verbose=False)
     ids: list[int] = encoded["input_ids"]
@@ -128,7 +128,7 @@ def encode(example: Mapping[str, Any], settings: Settings, tokenizer: PreTrained
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Of everything that decides ids."""
+    """Hash of everything that decides ids."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     text = backend.to_str() if backend is not None else json.dumps(sorted(tokenizer.get_vocab().items()))
     return hashlib.sha256(f"{text}|{tokenizer.eos_token_id}|{tokenizer.bos_token_id}".encode()).hexdigest()
@@ -161,7 +161,7 @@ def hub_commit(name: str) -> str:
 
 
 def raw_examples(settings: Settings, source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Examples with the fields instruction, input and output. A StartupError names the place of one that cannot be used."""
+    """Examples with the fields instruction, input and output. StartupError with the place of one that cannot be used."""
     if settings.dataset == GENERATED:
         yield from generated_examples(settings.subset_size, settings.seed)
         return
@@ -180,7 +180,7 @@ def raw_examples(settings: Settings, source: Mapping[str, Any]) -> Iterator[Mapp
 
 
 def _placed_examples(dataset: str, source: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """(where it is, example)."""
+    """(place, example)."""
     path = Path(dataset)
     if path.exists() and not is_saved_dataset(path):
         for file in [path] if path.is_file() else data_files(path):
@@ -197,7 +197,7 @@ def _saved_examples(path: Path) -> Any:
     try:
         saved = datasets.load_from_disk(str(path))
     except (OSError, ValueError) as error:
-        raise StartupError(f"{path} is no dataset of save_to_disk that can be read ({first_line(error)}): save it again") from error
+        raise StartupError(f"{path} is not a readable dataset of save_to_disk ({first_line(error)}): save it again") from error
     if not isinstance(saved, datasets.DatasetDict):
         return saved
     if HUB_SPLIT not in saved:
@@ -215,7 +215,7 @@ def _file_examples(path: Path) -> Iterator[tuple[str, Any]]:
         for number, example in enumerate(_json_list(path, text), 1):
             yield f"{path}, example {number}", example
         return
-    # By line feeds alone: JSON strings may hold other separators of lines, such as U+2028.
+    # Split at line feeds only: JSON strings may hold other line separators, such as U+2028.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
@@ -252,7 +252,7 @@ def _parquet_rows(path: Path) -> list[Any]:
     try:
         rows: list[Any] = pyarrow.parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise StartupError(f"{path} is no Parquet file that can be read ({first_line(error)}): write it again") from error
+        raise StartupError(f"{path} is not a readable Parquet file ({first_line(error)}): write it again") from error
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Full sharding with torch's FSDP2, placed here: on CPUs the Trainer trains DDP when FSDP is requested, and does not say so.
+"""Full sharding with torch's FSDP2, placed here: on CPUs the Trainer silently trains DDP when FSDP is requested.
 
 One shard group a decoder layer, one for the rest. Frozen and trained parameters share a group; gradients are reduced in fp32.
 """
@@ -41,16 +41,6 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
         if name.endswith("layers") and isinstance(module, nn.ModuleList):
             return module
     raise StartupError(f"strategy is fsdp, and {type(model).__name__} has no list of decoder layers to shard: use strategy=ddp")
-
-
-def shard_bytes(model: nn.Module) -> tuple[int, int]:
-    """(bytes of parameters that this rank holds, bytes of all of them)."""
-    held = whole = 0
-    for parameter in model.parameters():
-        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-        held += local.numel() * local.element_size()
-        whole += parameter.numel() * parameter.element_size()
-    return held, whole
 
 
 def gathered_state(model: nn.Module, *, trainable_only: bool) -> dict[str, torch.Tensor]:

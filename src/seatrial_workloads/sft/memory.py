@@ -1,6 +1,6 @@
 """Memory of fine-tuning a causal language model on a GPU, from its settings. Standard library only.
 
-Kept of a layer for the backward pass, in elements of a token; h is the hidden width, a that of all query heads, k that of the key heads,
+What a layer keeps for the backward pass, in elements per token; h is the hidden width, a that of all query heads, k that of the key heads,
 m that of the MLP. LoRA with 16-bit frozen weights and fp32 adapters under autocast; first the stock modules of transformers and PEFT, then
 what the part of `fast_paths` that replaces them keeps:
 
@@ -70,11 +70,11 @@ KERNEL, MASKED, MATRICES, EAGER = "kernel", "masked", "matrices", "eager"
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """How a step is computed, as far as memory depends on it."""
+    """How a step is computed, where memory depends on it."""
 
     attention: str
     parts: frozenset[str] = frozenset()
-    """Of `fast_paths`, in effect."""
+    """The parts of `fast_paths` in effect."""
 
     @property
     def is_patched(self) -> bool:
@@ -83,7 +83,7 @@ class Paths:
 
 
 def forecast(settings: Settings, *, world_size: int, cwd: Path) -> MemoryForecast:
-    """The largest of what may come into effect, and the least."""
+    """The largest and the smallest forecast over what may come into effect."""
     try:
         shape = model_shape(settings.model, cwd)
     except UnknownShape as error:
@@ -120,7 +120,7 @@ def _notes(settings: Settings, *, uncertain: bool) -> Iterator[str]:
 
 
 def possible_paths(settings: Settings, shape: Shape, *, is_sharded: bool) -> Iterator[Paths]:
-    """Every way that these settings may be computed on a GPU; one, where nothing is left to the node."""
+    """Every way that these settings may be computed on a GPU; one where the node decides nothing."""
     model = excluded_by_model(model_type=shape.model_type, activation=shape.activation, window=shape.window, seq_len=settings.seq_len)
     excluded = {*excluded_parts(settings, device="cuda", is_sharded=is_sharded), *model}
     parts = frozenset(settings.fast_parts) - excluded
@@ -189,7 +189,7 @@ def _stack_copies(shape: Shape, rank: int) -> int:
 def activations(settings: Settings, shape: Shape, formats: Formats, paths: Paths, *, gathered: bool = False) -> Activations:
     """`gathered`: weights arrive in the format of the computation, as FSDP gathers them."""
     tokens = settings.micro_batch * settings.seq_len
-    # Bytes of the residual stream: that of the weights.
+    # The residual stream has the format of the weights.
     stream = formats.compute if settings.use_lora or gathered else 4
     layer, once = _layer(settings, shape, formats, stream, paths), _outside(settings, shape, formats, stream, paths)
     saved, recomputed = Counted(), 0
@@ -216,7 +216,7 @@ def _cast_weights(settings: Settings, shape: Shape, paths: Paths) -> int:
     """Parameters that autocast casts; `lora` has copies of its own."""
     if not settings.use_lora:
         return _matrices(shape)
-    # Nothing before the first layer is trained, so that its q, k and v need no weights for gradients of their inputs.
+    # Nothing before the first layer is trained: its q, k and v need no weights for gradients of their inputs.
     return 0 if LORA in paths.parts else shape.lora_parameters(settings.lora_r) - 3 * settings.lora_r * shape.hidden
 
 
@@ -266,7 +266,7 @@ def _attention(settings: Settings, shape: Shape, formats: Formats, paths: Paths)
         "attention outputs": compute * attention if keeps_output else 0,
     }
     if paths.attention == EAGER:
-        # The softmax in fp32, and cast.
+        # The softmax in fp32 and cast.
         return {**sizes, "attention scores": (4 + (compute if formats.autocast else 0)) * shape.heads * settings.seq_len}
     if paths.attention == MATRICES:
         # Packed rows are one row here.
@@ -284,7 +284,7 @@ def _adapters_cast(settings: Settings, formats: Formats, paths: Paths) -> bool:
 def _lora_inputs(settings: Settings, shape: Shape, formats: Formats, paths: Paths) -> dict[str, float]:
     inputs = {name: size for name, (size, _) in shape.projections.items()}
     everything, drops = sum(inputs.values()), settings.lora_dropout > 0
-    # Those that read the same share one, and o_proj's is the attention's output.
+    # Projections that read the same input share one, and o_proj's is the attention's output.
     shared = inputs["q_proj"] + inputs["gate_proj"] + inputs["down_proj"]
     kept = everything if _adapters_cast(settings, formats, paths) else shared
     masks = shared + inputs["o_proj"] if LORA in paths.parts else everything * formats.mask
@@ -296,7 +296,7 @@ def _lora_inputs(settings: Settings, shape: Shape, formats: Formats, paths: Path
 
 
 def _matrix_inputs(shape: Shape, formats: Formats, stream: int) -> dict[str, float]:
-    """Where norms return fp32, autocast casts that for each matrix."""
+    """Where norms return fp32, autocast casts it for each matrix."""
     readers = 5 if stream != formats.compute else 2
     return {"matrix inputs": formats.compute * (readers * shape.hidden + shape.intermediate)}
 

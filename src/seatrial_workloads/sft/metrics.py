@@ -1,4 +1,4 @@
-"""metrics.json: the seed's fields as they were, and beside them figures that hold. In: counts and times of a run. Out: one flat object.
+"""metrics.json: the seed's fields, and beside them correct figures. In: counts and times of a run. Out: one flat object.
 
 The seed counts padding as tokens, leaves out gradient accumulation, and divides by a wall time that includes start-up and the checkpoint;
 these fields keep its arithmetic. Ours: real and computed tokens of all ranks over the steady window, start-up apart, peak memory, MFU.
@@ -49,7 +49,7 @@ class Window:
     """Padding included."""
     learnt_tokens: int
     attended_tokens: int
-    """Summed over all real tokens, the tokens that each attends to, itself included."""
+    """Tokens that each real token attends to, itself included, summed over all."""
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -118,7 +118,7 @@ def peak_tflops(device_name: str | None, precision: str) -> tuple[float | None, 
 def mfu_fields(
     shape: Shape | None, window: Window, *, lora_rank: int | None, world_size: int, gpu: str | None, precision: str, no_shape: str = ""
 ) -> dict[str, Any]:
-    """Model FLOPs of real tokens over the datasheet's peak of all GPUs, and why there is none. `no_shape` says why there is no shape."""
+    """Model FLOPs of real tokens over the datasheet's peak of all GPUs, or why it is unknown. `no_shape` is why the shape is unknown."""
     peak, reason = peak_tflops(gpu, precision)
     if shape is None:
         return {"model_tflops": None, "peak_tflops_per_gpu": peak, "mfu": None, "mfu_reason": f"FLOPs unknown: {no_shape}"}
@@ -134,7 +134,7 @@ def mfu_fields(
 
 
 def measured_peak_tflops(device: torch.device, dtype: torch.dtype) -> float | None:
-    """What a large matrix product reaches on this GPU; None on a CPU."""
+    """TFLOP/s of a large matrix product on this GPU; None on a CPU."""
     if device.type != "cuda":
         return None
     left = torch.randn(MATMUL_SIZE, MATMUL_SIZE, device=device, dtype=dtype)
@@ -149,7 +149,7 @@ def measured_peak_tflops(device: torch.device, dtype: torch.dtype) -> float | No
 
 
 def peak_memory_mib(device: torch.device) -> dict[str, float | None]:
-    """Of this process: what torch allocated and reserved on its GPU, and its resident memory."""
+    """Peaks of this process: memory that torch allocated and reserved on its GPU, and resident memory."""
     on_gpu = device.type == "cuda"
     return {
         "peak_memory_mib": torch.cuda.max_memory_allocated(device) / 2**20 if on_gpu else None,
@@ -159,5 +159,5 @@ def peak_memory_mib(device: torch.device) -> dict[str, float | None]:
 
 
 def highest(by_rank: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """The highest of each figure over all ranks; None where none has it."""
+    """The highest of each figure over all ranks; None where no rank has it."""
     return {name: max((found for rank in by_rank if (found := rank[name]) is not None), default=None) for name in by_rank[0]}

@@ -24,7 +24,7 @@ from transformers import (
 
 from seatrial_workloads.common.attention import choose_attention
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import StartupError, first_line
 from seatrial_workloads.common.precision import Precision, choose_precision, torch_dtype
 from seatrial_workloads.sft.settings import Settings
@@ -54,7 +54,7 @@ class Formats:
 
 
 def choose_formats(settings: Settings, ranks: Ranks) -> Formats:
-    """A collective call on GPUs: all ranks decide the same."""
+    """Collective on GPUs, so that all ranks decide the same."""
     lowest = lowest_capability(ranks)
     precision = choose_precision(settings.precision, lowest)
     if precision.effective == "fp16":
@@ -71,7 +71,7 @@ def _has_sdpa(model: str) -> bool:
 
 
 def build_tokenizer(settings: Settings) -> PreTrainedTokenizerBase:
-    """With a padding token: the end-of-text token where the tokenizer has none."""
+    """The tokenizer with a padding token: the end-of-text token where it has none."""
     if settings.model in RANDOM_MODELS:
         examples = generated_examples(TOKENIZER_EXAMPLES, seed=0)
         vocab = min(RANDOM_MODELS[settings.model].vocab, RANDOM_MODELS["tiny"].vocab)
@@ -156,7 +156,7 @@ def lora_targets(model: nn.Module) -> list[str] | str:
 
 
 def linear_names(model: nn.Module) -> list[str]:
-    """Last names of its linear layers, each once; GPT-2's are called Conv1D."""
+    """Last names of the linear layers, each once; GPT-2's are Conv1D modules."""
     from transformers.pytorch_utils import Conv1D
 
     names = (name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, (nn.Linear, Conv1D)))
@@ -194,7 +194,7 @@ def count_parameters(model: nn.Module) -> tuple[int, int]:
 
 
 def describe_parameters(trainable: int, total: int) -> str:
-    """In PEFT's format."""
+    """The counts in PEFT's format."""
     return f"trainable params: {trainable:,} || all params: {total:,} || trainable%: {100 * trainable / total:.4f}"
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from seatrial_workloads.sft.step_counts import BatchCounts
 
 COUNTS = "counts"
-"""Of a batch: its `BatchCounts`, taken out before the model sees it."""
+"""Key of a batch's `BatchCounts`, removed before the model sees it."""
 IGNORED = -100
 """Label of a token that is not learnt."""
 PROBE_LENGTH = 4
@@ -61,7 +61,7 @@ def labels_of(example: Example, loss_on: str) -> list[int]:
 
 
 def num_learnt(example: Example, loss_on: str) -> int:
-    """Tokens that are learnt; the first of an example has nothing to be predicted from."""
+    """Number of tokens that are learnt; the first token of an example is never predicted."""
     return max(0, len(example.ids) - (max(1, example.prompt_length) if loss_on == "response" else 1))
 
 
@@ -113,7 +113,7 @@ class Collator:
             row_labels = [label for example in row for label in labels_of(example, self.loss_on)]
             rest = width - len(row_ids)
             ids.append(row_ids + [self.pad_id] * rest)
-            # The rest is an example of its own, which nothing learns from.
+            # The rest is a separate example that is not learnt.
             positions.append(row_positions + list(range(rest)))
             labels.append(row_labels + [IGNORED] * rest)
         return {"input_ids": torch.tensor(ids), "position_ids": torch.tensor(positions), "labels": torch.tensor(labels)}

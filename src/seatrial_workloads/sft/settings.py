@@ -21,7 +21,7 @@ SAMPLE_SIZE = {"seq_len": "tokens"}
 LISTS = ("fast_paths",)
 # What a plan calls to give all its groups the same fast paths.
 EQUALIZE_SETTINGS = equalize_settings
-# What makes an effective setting alike in two groups, {common} being the parts that both have.
+# What equalizes an effective setting of two groups, {common} being the parts that both have.
 ALIKE_BY = dict.fromkeys(PARTS, "fast_paths=equal|{common}")
 # Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared.
 FOLLOWS = {
@@ -155,8 +155,8 @@ reason."""
 
     @property
     def _marks_ready_twice(self) -> bool:
-        """Where DDP looks for unused parameters, it finds those of a checkpointed block in the forward pass, and again when the block's own
-        backward pass runs within the backward pass."""
+        """Looking for unused parameters, DDP marks those of a re-entrantly checkpointed block ready in the forward pass, and again in the
+        block's own backward pass."""
         reentrant = self.gradient_checkpointing and self.checkpointing_reentrant
         return reentrant and self.ddp_find_unused_parameters and not self.ddp_static_graph
 
@@ -200,12 +200,12 @@ reason."""
 
     @property
     def fast_parts(self) -> tuple[str, ...]:
-        """Parts that `fast_paths` asks for."""
+        """Parts that `fast_paths` requests."""
         return requested_parts(str(self.fast_paths), PARTS)
 
     @property
     def has_equal_parts(self) -> bool:
-        """Whether a plan left out what some group of it cannot have."""
+        """Whether a plan left out parts that one of its groups cannot have."""
         return str(self.fast_paths).startswith(EQUAL)
 
     @property

@@ -1,7 +1,7 @@
 """Shapes of causal language models, from a config alone: parameters, LoRA parameters, FLOPs a token. Standard library only.
 
 The architecture is that of Llama and Mistral: grouped-query attention, a gated MLP of three matrices, RMSNorm, no biases. Any other is
-unknown, also where its config has the same keys: experts, fused projections or a second norm would be left out of every count.
+unknown even where its config has the same keys: experts, fused projections or a second norm would be left out of every count.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from seatrial_workloads.sft.fast import MODEL_TYPES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class Shape:
 
     @property
     def base_parameters(self) -> int:
-        """All but LoRA's."""
+        """Parameters without LoRA's."""
         return self.layers * self.layer_parameters + self.embedding_parameters * (1 if self.tied else 2) + self.hidden
 
     def lora_parameters(self, rank: int) -> int:
@@ -89,12 +91,10 @@ RANDOM_MODELS = {
     "tiny-llama": Shape(hidden=64, intermediate=128, layers=2, heads=4, kv_heads=4, vocab=512, model_type="llama"),
     "mistral-7b": MISTRAL_7B,
 }
-"""Models that are built with random weights, in need of no files."""
-# Architectures that are of this shape: tests compare their parameters with what transformers builds.
-MODEL_TYPES = ("llama", "mistral")
+"""Models that are built with random weights and need no files."""
 # Keys of such a config that add parameters, or store them in another format.
 NOT_COUNTED = ("attention_bias", "mlp_bias", "quantization_config")
-# Of Mistral's configs that do not name one.
+# For Mistral's configs that do not name one.
 DEFAULT_WINDOW = 4096
 # Hub ids whose shape is known without the hub.
 KNOWN = {"mistralai/Mistral-7B-v0.1": MISTRAL_7B}
@@ -122,7 +122,7 @@ def read_config(path: Path) -> Shape:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
-            raise UnknownShape("no JSON object")
+            raise UnknownShape("it is not a JSON object")
         return shape_of(config)
     except (OSError, ValueError) as error:
         raise UnknownShape(f"the shape in {path} is not known: {error}") from error
@@ -137,7 +137,7 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
         if config.get(name):
             raise UnknownShape(f"{name} is set, which is not counted")
     heads = _size(config, "num_attention_heads")
-    # Only Llama's configs, the older ones, leave it out where every head has keys of its own.
+    # Only older configs of Llama leave it out: every head then has its own keys.
     kv_heads = heads if model_type == "llama" and config.get("num_key_value_heads") is None else _size(config, "num_key_value_heads")
     hidden = _size(config, "hidden_size")
     head_dim = _size(config, "head_dim") if config.get("head_dim") is not None else None
@@ -167,7 +167,7 @@ def _size(config: Mapping[str, Any], name: str) -> int:
 
 
 def hugging_face_home(env: Mapping[str, str] = os.environ) -> Path:
-    """Folder of everything that Hugging Face's libraries keep."""
+    """Cache folder of Hugging Face's libraries."""
     return Path(env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface").expanduser()
 
 

@@ -1,7 +1,7 @@
 """Where model and dataset come from: built in, a local path, or the hub; and what is wrong with that here. Standard library only.
 
-Called before anything is launched: a job that waited in a queue for a model that cannot be loaded has wasted its turn. A login node judges
-what the nodes see too (`is_seen`), the job's node all of it.
+Called before anything is launched: a job should not wait in a queue for a model that cannot be loaded. A login node checks
+only paths that the nodes see too (`is_seen`), the job's node all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GENERATED = "generated"
 DATA_FILES = (".json", ".jsonl", ".parquet")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 INDEX = ".index.json"
-"""After the name of weights that are stored in shards."""
+"""Suffix of the index of weights that are stored in shards."""
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
 TRAIN, NO_SPLIT = "train", ""
 SPLITS = {
@@ -36,7 +36,7 @@ CONNECT_TIMEOUT_S = 3.0
 INSTEAD = "use model=tiny (random weights, no network) with dataset=generated"
 
 IsSeen = Callable[[Path], bool]
-"""Whether ranks see at a path what is there on this host."""
+"""Whether ranks see the same files at a path as this host."""
 
 
 def source_problems(
@@ -92,7 +92,7 @@ def dataset_problem(dataset: str, cwd: Path) -> str | None:
     """What is wrong with a built-in name or a local path; None for what may be a hub id."""
     path = cwd / dataset
     if dataset == GENERATED or path.is_file():
-        return None if dataset == GENERATED or path.suffix in DATA_FILES else f"{dataset} is no {', '.join(DATA_FILES)} file"
+        return None if dataset == GENERATED or path.suffix in DATA_FILES else f"{dataset} is not a {', '.join(DATA_FILES)} file"
     if path.is_dir():
         if data_files(path):
             return None
@@ -116,7 +116,7 @@ def data_files(folder: Path) -> list[Path]:
     if is_saved_dataset(folder):
         return sorted(path for path in folder.rglob("*") if path.suffix in (".arrow", ".json"))
     by_split = _files_by_split(folder)
-    # Files without a split's name are those to train on where no file has one.
+    # Without any split name, all files are for training.
     return by_split.get(NO_SPLIT if set(by_split) == {NO_SPLIT} else TRAIN, [])
 
 
@@ -136,7 +136,7 @@ def split_note(dataset: str, cwd: Path) -> str | None:
 
 
 def _files_by_split(folder: Path) -> dict[str, list[Path]]:
-    """By the hub's convention: a split's name is a word of the path, `train-00000-of-00002.parquet` or `test/a.jsonl`."""
+    """Files by split, by the hub's convention: a split's name is a word of the path, `train-00000-of-00002.parquet` or `test/a.jsonl`."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in DATA_FILES and not path.name.startswith("."):
@@ -147,7 +147,7 @@ def _files_by_split(folder: Path) -> dict[str, list[Path]]:
 
 
 def hub_problem(model: str | None, dataset: str | None, *, cwd: Path, env: Mapping[str, str] = os.environ) -> str | None:
-    """One sentence where the hub is needed and cannot be reached; None otherwise. What is None is not asked about."""
+    """One sentence where the hub is needed and cannot be reached; None otherwise. A model or dataset of None is not checked."""
     wanted = []
     if model is not None and model not in RANDOM_MODELS and not (cwd / model).exists():
         folder = hub_snapshot("models", model, env)

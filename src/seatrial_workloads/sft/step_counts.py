@@ -60,7 +60,7 @@ class StepCounter:
     """Steps of one rank, in order, and when they ended."""
 
     steps_to_run: int
-    """Of this attempt: a resumed one has fewer than the run."""
+    """Steps of this attempt: a resumed one has fewer than the run."""
     synchronize: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
     steps: list[StepCounts] = field(default_factory=list)
@@ -81,7 +81,7 @@ class StepCounter:
             self.first_begin = self.clock()
 
     def step_ended(self, *, is_last: bool) -> None:
-        """The device is waited for at the window's borders only."""
+        """Waits for the device only at the window's borders."""
         ended = len(self.steps)
         if ended == 1:
             self.synchronize()
@@ -94,7 +94,7 @@ class StepCounter:
             self.window_end = self.clock()
 
     def paused(self, seconds: float) -> None:
-        """A checkpoint, within the window where it has begun and not ended."""
+        """Record the pause of a checkpoint, if it lies in the window."""
         if self.window_begin is not None and self.window_end is None:
             self.paused_s += seconds
 
@@ -115,7 +115,7 @@ class StepCounter:
         )
 
     def times(self, begin: float, window: Window, *, compiled: bool) -> dict[str, Any]:
-        """Start-up, and what the first step took beyond a steady one, apart from the window."""
+        """Times outside the window: start-up, and how much longer the first step took than a steady one."""
         first_s = self.first_end - self.first_begin if self.first_end is not None and self.first_begin is not None else None
         step_s = window.seconds / window.steps if window.steps else None
         return {

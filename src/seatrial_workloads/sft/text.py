@@ -1,7 +1,7 @@
 """Instructions as text: the prompt template, a generated dataset in Alpaca's shape, and a tokenizer trained on it.
 
-Generated responses are lists of words whose number follows a log-normal law (median 40, sigma 0.9, at most 700): as in Alpaca most are
-short and a few long, so that padding and packing have something to do.
+Generated responses are lists of words whose number is log-normally distributed (median 40, sigma 0.9, at most 700): as in Alpaca most are
+short and a few long, so that padding and packing matter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TEMPLATE = "alpaca-1"
 """Name of the template in the key of a tokenised dataset; change it with the template."""
 BOS, EOS, UNKNOWN = "<s>", "</s>", "<unk>"
 FIELDS = ("instruction", "input", "output")
-# Of the number of words in a generated response: exp(mean) is the median.
+# Log-normal number of words in a generated response: exp(mean) is the median.
 LENGTH_LOG_MEAN, LENGTH_LOG_SIGMA, LONGEST_WORDS = math.log(40), 0.9, 700
 WORDS = (
     "river", "stone", "light", "water", "summer", "paper", "table", "green", "quiet", "market", "garden", "window", "letter", "music",
@@ -26,7 +26,7 @@ TASKS = ("List words about {}.", "Write about {} in simple words.", "Describe {}
 
 
 def prompt_of(example: Mapping[str, Any]) -> str:
-    """What the model is given; the section Input only where there is one."""
+    """The prompt, with a section Input only where the example has one."""
     given = str(example.get("input") or "")
     middle = f"### Input:\n{given}\n\n" if given else ""
     return f"### Instruction:\n{example['instruction']}\n\n{middle}### Response:\n"
@@ -37,7 +37,7 @@ def response_of(example: Mapping[str, Any]) -> str:
 
 
 def generated_examples(count: int, seed: int) -> Iterator[dict[str, str]]:
-    """Examples with Alpaca's fields, each from its own index: the first of many are those of few."""
+    """Examples with Alpaca's fields, each generated from its own index, whatever their number."""
     for index in range(count):
         rng = random.Random(f"example:{seed}:{index}")
         topic, task = rng.choice(WORDS), rng.choice(TASKS)

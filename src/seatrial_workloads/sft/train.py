@@ -30,7 +30,7 @@ from seatrial.probe import Probe
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.checkpoints import Checkpoint, check_same, find_checkpoint, resume_source
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested, record
+from seatrial_workloads.common.effective_settings import Choice, as_requested, record
 from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.common.precision import FLASH
 from seatrial_workloads.common.run_folder import check_no_live_run, set_aside
@@ -64,7 +64,7 @@ ADAPTER, MODEL, MERGED = "adapter", "model", "merged"
 OWN_FILES = re.compile(
     rf"{RUN_ARGS}|{METRICS}|{SAMPLE_IDS}|{ADAPTER}|{MODEL}|{MERGED}|{CHECKPOINTS}|stacks|(?:events|heartbeat)_rank\d+\.jsonl"
 )
-# Settings that make two trainings different: neither may resume the other. The last two are no settings: see `decisive_settings`.
+# Settings that a resumed training must share with its checkpoint. The last two are not settings: see `decisive_settings`.
 SAME = (
     "model", "dataset", "subset_size", "seq_len", "micro_batch", "grad_accum", "lr", "packing", "loss_on", "recipe", "append_eos",
     "use_lora", "lora_r", "lora_alpha", "lora_dropout", "precision", "seed", "template", "tokenised",
@@ -95,7 +95,7 @@ def run(settings: Settings, run_dir: Path, *, run_args: dict[str, Any]) -> dict[
     if not by_harness:
         check_no_live_run(run_dir, rank, "run_name")
     with contextlib.ExitStack() as stack:
-        # By hand it is silent until the folder is this run's own: its files may still be an earlier run's.
+        # Started by hand, the probe writes nothing until the folder is this run's own: its files may still be an earlier run's.
         training = Training(settings, run_dir, stack.enter_context(Probe(by_harness)), begin)
         if training.is_finished:
             training.finish()
@@ -110,7 +110,7 @@ def run(settings: Settings, run_dir: Path, *, run_args: dict[str, Any]) -> dict[
 
 
 def refuse_impossible(settings: Settings, world_size: int) -> None:
-    """What cannot work, before any file is written."""
+    """Refuse what cannot work, before any file is written."""
     if world_size > 1 and not os.environ.get("MASTER_PORT"):
         raise StartupError(
             f"WORLD_SIZE is {world_size}, and MASTER_PORT is not set: start the ranks with torchrun, or set MASTER_ADDR and MASTER_PORT"
@@ -161,8 +161,8 @@ class Training:
             raise StartupError(f"{checkpoint.folder} has {done} steps done, and steps is {steps}: raise steps, or start over")
         planned = checkpoint.info.settings.get("steps", self.settings.steps)
         if planned != self.settings.steps:
-            # A longer training is the one change that users want of a training; its schedule is another from here on.
-            self.say(f"caution: goes on to step {self.settings.steps}, not {planned}: the learning rate now falls to 0 at the new end")
+            # The number of steps may change on resume; the learning rate schedule changes with it.
+            self.log(f"caution: resuming to step {self.settings.steps}, not {planned}: the learning rate now falls to 0 at the new end")
         return checkpoint
 
     @property
@@ -175,9 +175,9 @@ class Training:
         return self.first_step >= self.settings.steps
 
     def finish(self) -> None:
-        """After the last step only the end may be missing. A collective call."""
+        """Save the model if the earlier attempt, which did every step, did not. A collective call."""
         assert self.checkpoint is not None
-        self.say(f"nothing left to train: {self.checkpoint.folder} is at step {self.first_step} of {self.settings.steps}")
+        self.log(f"nothing left to train: {self.checkpoint.folder} is at step {self.first_step} of {self.settings.steps}")
         if not (self.run_dir / (ADAPTER if self.settings.use_lora else MODEL)).is_dir():
             self.save()
 
@@ -192,10 +192,10 @@ class Training:
             if not is_restart and not is_harness_own:
                 moved = set_aside(self.run_dir, OWN_FILES, keep=(CHECKPOINTS,) if resumes_here else ())
                 if moved:
-                    self.say(f"the files of an earlier run are now in {moved}")
+                    self.log(f"the files of an earlier run are now in {moved}")
             self.run_dir.mkdir(parents=True, exist_ok=True)
             write_json(self.run_dir / RUN_ARGS, run_args, BY_UMASK)
-        # No rank opens a file before the earlier ones are out of the way.
+        # No rank opens a file before the earlier run's are moved.
         barrier()
 
     def _build(self) -> nn.Module:
@@ -213,7 +213,7 @@ class Training:
         return model
 
     def _shape(self, model: Any) -> tuple[Shape | None, str]:
-        """Of the architectures whose FLOPs are counted; else why not."""
+        """The shape where its FLOPs can be counted; else why not."""
         try:
             return shape_of(model.config.to_dict()), ""
         except UnknownShape as unknown:
@@ -259,21 +259,21 @@ class Training:
     def train(self) -> dict[str, Any]:
         self.record_effective()
         if note := split_note(self.settings.dataset, Path()):
-            self.say(note)
-        self.say(self.rows.describe(self.settings.seq_len))
-        self.say(describe_parameters(self.trainable, self.total))
+            self.log(note)
+        self.log(self.rows.describe(self.settings.seq_len))
+        self.log(describe_parameters(self.trainable, self.total))
         if self.compiles:
-            self.say(COMPILING_MODEL if self.settings.torch_compile else COMPILING)
+            self.log(COMPILING_MODEL if self.settings.torch_compile else COMPILING)
         begin = time.monotonic()
         output = self.trainer.train(resume_from_checkpoint=str(self.checkpoint.folder) if self.checkpoint else None)
-        # Of steps after the last line of the log.
+        # For the steps after the last log line.
         check_finite(output.training_loss, self.trainer.state.global_step)
         wall_s = time.monotonic() - begin
         result = self.metrics(wall_s)
         self.save()
         if self.ranks.rank == 0:
             write_json(self.run_dir / METRICS, result, BY_UMASK)
-        self.say(f"METRICS: {json.dumps(result)}")
+        self.log(f"METRICS: {json.dumps(result)}")
         return result
 
     def record_effective(self) -> None:
@@ -296,7 +296,7 @@ class Training:
         self.probe.figure("all_parameters", self.total)
 
     def metrics(self, wall_s: float) -> dict[str, Any]:
-        """A collective call."""
+        """metrics.json; a collective call."""
         settings, ranks, step_counter = self.settings, self.ranks, self.trainer.step_counter
         gpu = ranks.device_name if ranks.device.type == "cuda" else None
         precision, strategy = self.formats.precision, self.strategy.effective
@@ -342,7 +342,7 @@ class Training:
         return self.settings.torch_compile or fused
 
     def sample_fields(self) -> dict[str, Any]:
-        """Write which examples each rank had, and whether two had the same; a collective call."""
+        """Write which examples each rank had, and whether two ranks had the same; a collective call."""
         by_rank = self.gather(self.trainer.step_counter.steps)
         if self.ranks.rank == 0:
             ids = {str(rank): [step.ids for step in steps] for rank, steps in enumerate(by_rank)}
@@ -381,7 +381,7 @@ class Training:
         dist.all_gather_object(values, value)
         return values
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         if self.ranks.rank == 0:
             sys.stdout.write(f"{text}\n")
             sys.stdout.flush()
@@ -419,7 +419,7 @@ def barrier() -> None:
 
 
 def close_group() -> None:
-    """End the process group after what used it: gloo aborts now and then otherwise."""
+    """Destroy the process group after everything that uses it: gloo sometimes aborts otherwise."""
     if dist.is_initialized():
         gc.collect()
         barrier()

@@ -45,7 +45,7 @@ OPTIMIZER, SCHEDULER = "optimizer.pt", "scheduler.pt"
 ENGINE = "hf_trainer"
 NAN_LOSS = "nan_loss"
 NUM_ITEMS = "num_items_in_batch"
-"""Learnt tokens of a step, the divisor of its loss: a graph takes it as a tensor of the batch."""
+"""Key of a step's number of learnt tokens, the divisor of its loss: a graph takes it as a tensor of the batch."""
 
 
 def training_arguments(settings: Settings, output_dir: Path, precision: str | None = None) -> TrainingArguments:
@@ -70,7 +70,7 @@ def training_arguments(settings: Settings, output_dir: Path, precision: str | No
         logging_nan_inf_filter=False,
         save_strategy="steps",
         save_steps=settings.save_steps or settings.steps,
-        # The last, incomplete batch of an epoch would be filled with examples that another rank has.
+        # The last, incomplete batch of an epoch would be filled with examples of another rank.
         dataloader_drop_last=True,
         remove_unused_columns=False,
         report_to="none",
@@ -87,7 +87,7 @@ def sequences_per_step(settings: Settings, world_size: int) -> int:
 
 
 def decisive_settings(settings: Settings, precision: str, tokenised: str) -> dict[str, Any]:
-    """All settings, as they are in effect where that decides the mathematics, and the name of the tokenised dataset, which has a key of its
+    """All settings, effective values where they decide the mathematics, and the name of the tokenised dataset, which has a key of its
     content."""
     return {**asdict(settings), "precision": precision, "template": TEMPLATE, "tokenised": tokenised}
 
@@ -115,7 +115,7 @@ class StepCallback(SeatrialCallback):
         super().on_log(args, state, control, logs=logs, **kwargs)
         loss = (logs or {}).get("loss")
         if isinstance(loss, float):
-            # The mean of all ranks: all of them end here, before a checkpoint of this step is written.
+            # The mean over all ranks: all end here, before a checkpoint of this step is written.
             check_finite(loss, state.global_step)
             self._step_counter.losses.append(loss)
 
@@ -129,7 +129,7 @@ def check_finite(loss: float, step: int) -> None:
 
 
 class SftTrainer(Trainer):
-    """`strategy` is the effective one: ddp, fsdp or none; under fsdp the model comes sharded."""
+    """`strategy` is the effective one: ddp, fsdp or none; under fsdp the model is sharded already."""
 
     def __init__(
         self,
@@ -157,11 +157,11 @@ class SftTrainer(Trainer):
         super().create_accelerator_and_postprocess()
         if self.strategy == "fsdp":
             prepare = self.accelerator.prepare_model
-            # Autocast as for any model, but no DDP around what is sharded already.
+            # Autocast as for any model, but no DDP around a sharded one.
             self.accelerator.prepare_model = lambda model, **_: prepare(model, device_placement=False, evaluation_mode=True)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> RandomSampler:
-        """A permutation that ends with a whole step: the Trainer would make the last step of an epoch of what is left."""
+        """A permutation that ends with a whole step: the Trainer's last step of an epoch would be shorter."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
         of_a_step = sequences_per_step(self.settings, self.ranks.world_size)
         return RandomSampler(dataset, num_samples=len(dataset) // of_a_step * of_a_step)
@@ -192,7 +192,7 @@ class SftTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         begin = time.monotonic()
-        # Of steps since the last line of the log, which has judged those before.
+        # For the steps since the last log line, which checked those before.
         worst = self.ranks.all_reduce_max([float(not math.isfinite(float(self._tr_loss)))])[0]
         check_finite(math.nan if worst else 0.0, self.state.global_step)
         info = CheckpointInfo(
@@ -216,7 +216,7 @@ class SftTrainer(Trainer):
         save_random_states(folder, self.ranks.rank)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """A collective call under FSDP: rank 0 writes what all gather. A checkpoint's own pause is the callback's."""
+        """A collective call under FSDP: rank 0 writes what all gather. The callback times the pause of a checkpoint."""
         with contextlib.nullcontext() if _internal_call else self.probe.pause("checkpoint"):
             if self.strategy != "fsdp":
                 super().save_model(output_dir, _internal_call)

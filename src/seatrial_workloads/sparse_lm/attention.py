@@ -18,21 +18,21 @@ from seatrial_workloads.sparse_lm.ops.layout import Heads, Layout, rotate
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2
 from seatrial_workloads.sparse_lm.ops.selection import block_bits, select
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache, decode, prefill
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW, span
-from seatrial_workloads.sparse_lm.shape import ModelShape
 
 RANGES = {"v1": ranges_v1, "v2": ranges_v2}
 
 
 class Observed(NamedTuple):
-    """Of one pass, without a gradient: gates (batch, groups, S, 3) and selected token ranges (batch, S, groups, n, 2), None in decoding."""
+    """Without a gradient: gates (batch, groups, S, 3) and selected token ranges (batch, S, groups, n, 2), None in decoding."""
 
     gates: Tensor
     ranges: Tensor | None
 
 
 class SparseAttention(nn.Module):
-    """Three branches, gated."""
+    """Three gated branches."""
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
@@ -49,8 +49,8 @@ class SparseAttention(nn.Module):
             self.pool_value = nn.Parameter(torch.full((shape.d_v, shape.cmp_block), 1 / shape.cmp_block))
 
     def forward(self, hidden: Tensor, layout: Layout, cache: LayerCache | None = None) -> tuple[Tensor, Observed]:
-        """With a cache the tokens are added to it; one that holds tokens already takes one token at a time. In every step of every layer
-        the gates and ranges are returned and none of it is optional: compiled code would be compiled once more for each kind of step."""
+        """With a cache the tokens are added to it; one that holds tokens already takes one token at a time. Gates and ranges are always
+        returned: an optional output would make torch.compile compile once more for each kind of step."""
         with span("projections+rope"):
             heads = self.project(hidden, layout)
         if cache is not None:

@@ -1,5 +1,4 @@
-"""Saving and resuming of the sparse language model. In: the engine, settings, where the loader is. Out: folders under RUN_DIR/checkpoints;
-the first step to run.
+"""Saving and resuming. In: the engine, settings, the loader's position. Out: folders under RUN_DIR/checkpoints; the first step to run.
 
 Besides the engine's files a checkpoint has loader_rank{r}.pt, the loader's position.
 """
@@ -26,7 +25,7 @@ from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.train_log import is_due
 from seatrial_workloads.sparse_lm.settings import SHAPE_FIELDS, Settings
 
-# Others would be another model, or another order of the text.
+# Other values would mean another model, or another order of the text.
 SAME_ON_RESUME = ("seed", "seq_len", "batch_size", "accumulate", "dataset", "tokenizer", "mixed_precision", *SHAPE_FIELDS)
 
 
@@ -54,7 +53,7 @@ def save_training(engine: Engine, settings: Settings, context: RankContext, step
 
 
 def resume(engine: Engine, settings: Settings, context: RankContext) -> tuple[int, dict[str, Any] | None]:
-    """Restore the engine from `resume_from` or the attempt that the harness names: the first step to run and the loader's position."""
+    """Restore the engine from `resume_from` or the harness's attempt; returns the first step to run and the loader's position."""
     source = resume_source(settings.resume_from)
     if source is None:
         return 0, None

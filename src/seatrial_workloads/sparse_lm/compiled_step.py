@@ -1,4 +1,4 @@
-"""What is compiled and captured before the first step. In: the model, its engine, a batch as training has it. Out: what is in effect, and
+"""What is compiled and captured before the first step. In: the model, its engine, a batch like training's. Out: what is in effect, and
 why.
 
     choices["compile"] = compile_blocks(model, lambda: engine.warm_up(**inputs), ranks)
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.engines.ddp import DdpEngine
 from seatrial_workloads.common.errors import summarize_error
 from seatrial_workloads.sparse_lm.model import SparseLM
@@ -41,7 +41,7 @@ def compile_blocks(model: SparseLM, warm_up: Callable[[], object], ranks: Ranks)
 
 
 def why_no_graph(settings: Settings, choices: Mapping[str, Choice], cannot_capture: str | None) -> str:
-    """Why the step is not captured; empty where it is tried. `cannot_capture` is the engine's reason."""
+    """Why the step is not captured; empty where a capture is tried. `cannot_capture` is the engine's reason."""
     compiled = choices.get("compile")
     if cannot_capture:
         return cannot_capture
@@ -55,10 +55,10 @@ def why_no_graph(settings: Settings, choices: Mapping[str, Choice], cannot_captu
 
 
 def capture_step(engine: DdpEngine, inputs: Mapping[str, Tensor | None], *, requested: bool | None) -> Choice:
-    """Capture a whole step with inputs of these shapes; where that fails, training goes on without."""
+    """Capture a whole step with inputs of these shapes; where that fails, training continues without."""
     try:
         engine.capture(**inputs)
-    # An operator that waits for the GPU, or too little memory.
+    # An operator that waits for the GPU, or out of memory.
     except RuntimeError as error:
         return Choice(REQUESTED[requested], False, f"the capture failed: {summarize_error(error)}")
     return Choice(REQUESTED[requested], True, "captured: forward, backward, clipping and AdamW in one graph")

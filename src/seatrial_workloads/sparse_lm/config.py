@@ -6,7 +6,7 @@ effect here.
 
 Strict: an unknown section or key is refused, and named with the nearest known one.
 
-Long runs that would be for nothing are refused unless confirmed: one that leaves no weights, and one of a toy by mistake.
+Two kinds of long runs are refused unless confirmed: one that leaves no weights, and one of the default toy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.core.errors import did_you_mean
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.sparse_lm.settings import Settings, toy_problem, unsaved_problem
 
@@ -29,12 +29,12 @@ def as_is(value: Any) -> Any:
 
 
 def never_if_zero(value: Any) -> Any:
-    """The files say never by 0."""
+    """0 in the files means never."""
     return None if value == 0 else value
 
 
 def as_float(value: Any) -> Any:
-    """YAML 1.1 reads 2e-4 as text: it wants a point before the exponent."""
+    """YAML 1.1 reads 2e-4 as text: it requires a point before the exponent."""
     try:
         return float(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else value
     except ValueError:
@@ -86,7 +86,7 @@ NO_EFFECT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """One file."""
+    """The content of one file."""
 
     path: Path
     settings: dict[str, Any]
@@ -106,7 +106,7 @@ def read_config(path: Path) -> Config:
         for key, value in values.items():
             where = (section, key)
             if where in NO_EFFECT:
-                # Off is what there is anyway.
+                # Off is the default.
                 if value not in (False, None, -1):
                     no_effect[f"{section}.{key}"] = Choice(value, None, NO_EFFECT[where])
             elif where != OUT_DIR:

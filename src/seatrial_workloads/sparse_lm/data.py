@@ -2,8 +2,8 @@
 for validation.
 
 A row has seq_len inputs and the targets one further. Documents are packed without gaps: each begins with the separator, and `documents`
-numbers them within the row, so that attention does not cross their borders; a document that a row cuts goes on in the next as a part of its
-own. Synthetic rows depend on seed and place in the global batch alone: the same text with any number of ranks.
+numbers them within the row, so that attention does not cross their borders; a document cut by the end of a row continues in the next as a
+separate one. Synthetic rows depend only on seed and place in the global batch: the same text with any number of ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError, first_line
 from seatrial_workloads.sparse_lm.documents import (
     OFFLINE_ADVICE,
@@ -37,9 +37,9 @@ from seatrial_workloads.sparse_lm.settings import Settings, parse_fault, split_b
 NUM_WORDS, WORD_LENGTH = 64, 8
 # Rows of validation text, which no training reaches.
 VALIDATION_OFFSET = 1 << 40
-# Documents read in search of validation text.
+# Documents to read in search of validation text.
 MAX_SEARCHED = 200_000
-# Of a loader timeout, for what comes last.
+# The least that is left of a loader timeout for its last part.
 MIN_LEFT_S = 0.1
 
 
@@ -48,11 +48,11 @@ class Batch:
     """Rows of one rank for one forward pass."""
 
     tokens: Tensor
-    """(rows, seq_len + 1): inputs, and one more for the last target."""
+    """(rows, seq_len + 1): inputs, and one more token for the last target."""
     documents: Tensor | None
     """(rows, seq_len); None where every row is one document."""
     position: dict[str, Any] = field(default_factory=dict)
-    """Where the loader goes on after it, for a checkpoint."""
+    """Where the loader continues after it, for a checkpoint."""
 
     def inputs(self, device: torch.device) -> dict[str, Tensor | None]:
         """Arguments of the model, copied without waiting."""
@@ -62,7 +62,7 @@ class Batch:
 
 
 class SyntheticRows:
-    """Rows of words from a small vocabulary of them, drawn by seed: within a word the next token is certain once it is learnt."""
+    """Rows of words from a small vocabulary, drawn by seed: within a word the next token is certain once it is learnt."""
 
     def __init__(self, settings: Settings, vocab_size: int, rows: range) -> None:
         self._settings, self._rows = settings, rows
@@ -88,14 +88,14 @@ class SyntheticRows:
 
 
 class PackedDocuments:
-    """Rows packed from one rank's documents, over and over."""
+    """Rows packed from one rank's documents, endlessly."""
 
     def __init__(self, source: Source, tokenizer: Tokenizer, seq_len: int, rows: int, report: Callable[[int, int], None] | None = None):
         self._source, self._tokenizer, self._length, self._rows = source, tokenizer, seq_len + 1, rows
         self._report = report
 
     def batches(self, rank: int, world_size: int, position: dict[str, Any] | None = None) -> Iterator[Batch]:
-        """From a position of an earlier batch, else from the start."""
+        """Batches from the position of an earlier one, else from the start."""
         start = position or {"epoch": 0, "read": 0, "tokens": [], "begins": []}
         tokens, begins = list(start["tokens"]), list(start["begins"])
         for epoch, read, text in self._endless(rank, world_size, start["epoch"], start["read"]):
@@ -110,7 +110,7 @@ class PackedDocuments:
                 yield self._packed(batch_tokens, batch_begins, rest)
 
     def _endless(self, rank: int, world_size: int, epoch: int, read: int) -> Iterator[tuple[int, int, str]]:
-        """Epoch, documents read in it, and the text of each that is trained on."""
+        """Epoch, documents read in it, and the text of each training document."""
         while True:
             found, skipped = False, read
             for text in self._source.read(rank, world_size, read):
@@ -128,12 +128,12 @@ class PackedDocuments:
         packed = torch.tensor(tokens).view(self._rows, self._length)
         border = torch.zeros(len(tokens), dtype=torch.int32)
         border[begins] = 1
-        # Of the inputs alone; counted anew in each row.
+        # Documents of the inputs, numbered anew in each row.
         numbers = border.view(self._rows, self._length)[:, :-1].cumsum(dim=1, dtype=torch.int32)
         return Batch(tokens=packed, documents=numbers, position=position)
 
     def validation(self, num_batches: int) -> list[Batch]:
-        """Fewer, or none, where there is too little text for it. The same on every rank."""
+        """Validation batches, the same on every rank; fewer, or none, where there is too little text."""
         tokens: list[int] = []
         begins: list[int] = []
         per_batch = self._rows * self._length
@@ -165,7 +165,7 @@ class Prefetcher:
                 self._put(pinned(batch) if self._pin else batch)
                 if self._ending.is_set():
                     return
-        # Whatever it is, the loop must learn of it.
+        # Every error is passed on to the loop.
         except BaseException as error:
             self._put(error)
 
@@ -201,7 +201,7 @@ Result = TypeVar("Result")
 
 
 def within(timeout_s: float, act: Callable[[], Result], what: str, advice: str = OFFLINE_ADVICE, spent_s: float = 0.0) -> Result:
-    """Run `act` in a thread; a StartupError with `advice` where it takes longer than is left of `timeout_s`. The thread is left behind: the
+    """Run `act` in a thread; a StartupError with `advice` where it takes longer than is left of `timeout_s`. The thread is abandoned: the
     process ends."""
     results: queue.Queue[tuple[Result | None, BaseException | None]] = queue.Queue()
 
@@ -233,12 +233,12 @@ class Text:
         self._epoch = 0
         self._waiting: list[Batch] = []
         self.opened_in_s = 0.0
-        """Of the loader timeout, what was spent before the first batch."""
+        """The part of the loader timeout spent before the first batch."""
         self.wait_s = 0.0
         """Time that the newest step waited for its batches."""
 
     def start(self, first_step: int, position: dict[str, Any] | None) -> None:
-        """Begin to prepare batches, and wait for the first."""
+        """Start to prepare batches, and wait for the first."""
         settings, ranks = self._settings, self._ranks
         if self._source is None:
             batches = SyntheticRows(settings, self.tokenizer.vocab_size, self.rows).batches(first_step * settings.accumulate)
@@ -259,7 +259,7 @@ class Text:
             ) from None
 
     def steps(self, count: int) -> Iterator[list[Batch]]:
-        """For each step its batches."""
+        """The batches of each step."""
         for _ in range(count):
             began_s = time.monotonic()
             batches = [self._next() for _ in range(self._settings.accumulate)]
@@ -267,7 +267,7 @@ class Text:
             yield batches
 
     def peek(self) -> Batch:
-        """The first batch, which stays the first."""
+        """The first batch, which is not consumed."""
         return self._waiting[0]
 
     def _next(self) -> Batch:
@@ -275,7 +275,7 @@ class Text:
         return self._waiting.pop() if self._waiting else self._prefetcher.take()
 
     def validation(self) -> list[Batch]:
-        """Every rank its rows of the same text, which is not trained on."""
+        """This rank's rows of the validation text, which is not trained on."""
         settings = self._settings
         if self._source is None:
             rows = SyntheticRows(settings, self.tokenizer.vocab_size, self.rows)
@@ -308,7 +308,7 @@ def load_within(timeout_s: float, name: str) -> Tokenizer:
 
 
 def open_text(settings: Settings, ranks: Ranks, log: Callable[[str], None]) -> tuple[Text, Choice]:
-    """The text, and the effective dataset. If one rank cannot open it, all raise, or all take synthetic text where that was allowed."""
+    """The text, and the effective dataset. If one rank cannot open it, all raise, or all take synthetic text where that is allowed."""
     problem: StartupError | None = None
     text: Text | None = None
     try:
@@ -330,7 +330,7 @@ def open_text(settings: Settings, ranks: Ranks, log: Callable[[str], None]) -> t
 def start_text(
     text: Text, settings: Settings, ranks: Ranks, log: Callable[[str], None], first_step: int, position: dict[str, Any] | None
 ) -> tuple[Text, Choice | None]:
-    """Wait for every rank's first batch; as `open_text` on failure, with the effective dataset where it changed."""
+    """Wait for every rank's first batch; fails like `open_text`, and returns the effective dataset where it changed."""
     problem: Exception | None = None
     try:
         text.start(first_step, position)
@@ -346,7 +346,7 @@ def start_text(
 
 
 def validation_batches(text: Text, settings: Settings, ranks: Ranks) -> list[Batch]:
-    """Those of this rank, within the loader timeout; if one rank cannot read them, all raise. None where there is too little text."""
+    """Validation batches of this rank, within the loader timeout; if one rank cannot read them, all raise. Empty for too little text."""
     batches, problem = [], ""
     try:
         batches = within(settings.loader_timeout_s, text.validation, f"reading the validation batches of {settings.dataset}")

@@ -1,7 +1,7 @@
 """Documents to train on: files in FineWeb-Edu's layout, or the dataset itself, streamed. In: a folder or the hub. Out: texts of one rank.
 
 Files (.jsonl, or .parquet, with a column `text`) are cut into blocks, and rank r of n reads blocks r, r + n, …: ranges of bytes of a
-.jsonl, ranges of rows of a .parquet. No rank reads another's blocks; only of fewer blocks than ranks each reads all, and keeps every n-th
+.jsonl, ranges of rows of a .parquet. No rank reads another's blocks; with fewer blocks than ranks each reads all, and keeps every n-th
 document. A stream is divided by `datasets` (whole files where their number is a multiple of the ranks, else every n-th document, for which
 each rank reads all).
 
@@ -36,7 +36,7 @@ HUB_DATASET, HUB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
 
 
 def is_validation(text: str) -> bool:
-    """The same for a document wherever it is read."""
+    """Whether a document is for validation, by its text alone."""
     return zlib.crc32(text.encode("utf-8", errors="replace")) % VALIDATION_SHARE == 0
 
 
@@ -72,7 +72,7 @@ class LocalFiles:
 
     def read(self, rank: int, world_size: int, skip: int = 0) -> Iterator[str]:
         if len(self.blocks) < world_size:
-            # Little text: its documents are shared instead.
+            # Too little text for a block each: documents are shared instead.
             return itertools.islice(self._texts(self.blocks), rank + skip * world_size, None, world_size)
         return itertools.islice(self._texts(self.blocks[rank::world_size]), skip, None)
 
@@ -87,10 +87,10 @@ def jsonl_blocks(path: Path) -> list[Block]:
 
 
 def read_jsonl(block: Block) -> Iterator[str]:
-    """The lines that begin in the block."""
+    """Texts of the lines that begin in the block."""
     with open(block.path, "rb") as source:
         if block.start:
-            # To the first line that begins here; one byte earlier, for a line that begins exactly at the start.
+            # Skip to the first line that begins here; from one byte earlier, for a line that begins exactly at the start.
             source.seek(block.start - 1)
             source.readline()
         while source.tell() < block.stop and (line := source.readline()):
@@ -164,7 +164,7 @@ class HubStream:
 
 @contextlib.contextmanager
 def quiet_hub() -> Iterator[None]:
-    """No lines about the retries of the hub's client: where it gives up, one sentence says so. HF_HUB_VERBOSITY is left to the user."""
+    """Silence the hub client's lines about retries: the final error reports it. HF_HUB_VERBOSITY set by the user is kept."""
     from huggingface_hub.utils import logging
 
     before = logging.get_verbosity()
@@ -186,7 +186,7 @@ TOKENIZER_ADVICE = "give a local folder that has a tokenizer.json as data.tokeni
 
 
 class Tokenizer(Protocol):
-    """What the loader needs of one."""
+    """What the loader needs of a tokenizer."""
 
     vocab_size: int
     separator: int
@@ -207,10 +207,10 @@ class ByteTokenizer:
 
 
 class HubTokenizer:
-    """One of transformers."""
+    """A tokenizer of transformers."""
 
     def __init__(self, tokenizer: Any, name: str) -> None:
-        # A tokenizer.json alone does not say which of its tokens ends a text.
+        # A tokenizer.json alone does not name the token that ends a text.
         separator = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.get_vocab().get(END_OF_TEXT)
         if separator is None:
             raise StartupError(
@@ -223,7 +223,7 @@ class HubTokenizer:
         self.separator: int = separator
 
     def encode(self, text: str) -> list[int]:
-        # Longer than the model it was made for is no problem here: rows are cut by the loader.
+        # A text may exceed the length of the tokenizer's own model: the loader cuts rows.
         ids: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 
@@ -244,7 +244,7 @@ def load_tokenizer(name: str) -> Tokenizer:
             return HubTokenizer(_from_folder(folder) if folder.is_dir() else _from_hub(name), name)
     except StartupError:
         raise
-    # A tokenizer.json that is none raises whatever its parser does.
+    # The parser may raise anything for a damaged tokenizer.json.
     except Exception as error:
         why = "" if folder.is_dir() else "there is no such folder here, and neither the cache nor the hub gave it; "
         raise StartupError(f"the tokenizer '{name}' cannot be loaded ({summarize_error(error)}): {why}{TOKENIZER_ADVICE}") from error
@@ -257,7 +257,7 @@ def _from_folder(folder: Path) -> Any:
         if not any((folder / name).exists() for name in (TOKENIZER, TOKENIZER_CONFIG, "vocab.json")):
             raise StartupError(f"the tokenizer folder '{folder}' has no {TOKENIZER}: {TOKENIZER_ADVICE}")
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    # It is whole by itself; which class wraps it is what the other file would say.
+    # It is complete by itself; tokenizer_config.json would only name the class that wraps it.
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / TOKENIZER))
 
 

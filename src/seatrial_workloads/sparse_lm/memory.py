@@ -1,6 +1,6 @@
 """Memory of the sparse language model on a GPU, from its settings. Standard library only.
 
-Kept of a layer for the backward pass, in elements of a token; h is dim, q the width of all query heads, v that of their values, b the
+What a layer keeps for the backward pass, in elements per token; h is dim, q the width of all query heads, v that of their values, b the
 number of compressed blocks (padded to 8):
 
     norms            2 inputs of h in fp32: the residual stream
@@ -20,14 +20,14 @@ from pathlib import Path
 
 from seatrial.records.memory import ForecastUnknown, MemoryForecast, Remedy
 from seatrial_workloads.common.memory import FORMAT_BYTES, Activations, Counted, Formats, Parameters, highest, replicated_state
-from seatrial_workloads.sparse_lm.paths import choose_paths
+from seatrial_workloads.sparse_lm.ops.attention_paths import choose_paths
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 from seatrial_workloads.sparse_lm.settings import BYTE_VOCABULARY, Settings, split_batch
-from seatrial_workloads.sparse_lm.shape import ModelShape
 
 VOCABULARIES = {"byte": BYTE_VOCABULARY, "gpt2": 50257, "openai-community/gpt2": 50257}
-# As the model holds them: 64 MiB in fp32.
+# Logits that the model holds at once: 64 MiB in fp32.
 LOGITS_HELD = 2**24
-# Of the compressed blocks, and of the bitmask, as in `ops`.
+# Alignment of compressed blocks, and bits in a word of the bitmask, as in `ops`.
 ALIGNED = 8
 WORD = 64
 
@@ -60,7 +60,7 @@ def remedies(settings: Settings, *, world_size: int) -> Iterator[Remedy]:
 
 
 def activations(settings: Settings, shape: ModelShape, rows: int, formats: Formats, *, device: str) -> Activations:
-    """Of `rows` sequences."""
+    """Activations of `rows` sequences."""
     tokens, compute = rows * settings.seq_len, formats.compute
     layer, shared = _layer(settings, shape, formats, device), _of_a_layer(settings, shape, rows, formats, device)
     saved, recomputed = Counted(), 0

@@ -7,7 +7,7 @@ Embedding, pre-norm blocks (attention; MLP of 4 × dim with SiLU), RMSNorm, a he
 token sees no token of another run of equal ids, in any branch. Positions and blocks stay those of the row. The rotary embedding is
 relative, so a document that begins at a multiple of sel_block is computed as if it stood alone.
 
-Also the health of its gates and of its selection, computed on the device: nothing here waits for it.
+It also computes the health of gates and selection on the device, without waiting for it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.sparse_lm.attention import Observed, SparseAttention
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths, choose_fla, choose_paths
 from seatrial_workloads.sparse_lm.ops.layout import Layout, create_layout
 from seatrial_workloads.sparse_lm.ops.sequential import LayerCache
-from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_fla, choose_paths
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 INIT_STD = 0.02
 # Logits held at once by default: 64 MiB in fp32.
@@ -35,7 +35,7 @@ RECOMPUTED = {"use_reentrant": False, "preserve_rng_state": False}
 
 
 class SparseLM(nn.Module):
-    """`forward` is all that training needs; `choices` and `statistics` describe it."""
+    """Training needs only `forward`; `choices` and `statistics` describe the model."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class SparseLM(nn.Module):
         return self.head(hidden) if targets is None else chunked_loss(hidden, targets, self.head, self.loss_chunk)
 
     def compile_blocks(self, **options: Any) -> None:
-        """torch.compile with `options` of a block, once for all layers, which takes seconds where the whole model takes minutes."""
+        """Compile one block with `options`, once for all layers: seconds where the whole model takes minutes."""
         for block in self.blocks:
             block.compile(**options)
 
     @torch.no_grad()
     def decode(self, tokens: Tensor, cache: list[LayerCache]) -> Tensor:
-        """Logits of `tokens` (batch, n) that follow those in the cache: the whole prompt first, then one token at a time."""
+        """Logits of `tokens` (batch, n) after those in the cache: first the whole prompt, then one token at a time."""
         before, length = cache[0].length, cache[0].length + tokens.shape[1]
         if before and tokens.shape[1] != 1:
             raise ValueError(f"{tokens.shape[1]} tokens after a prompt of {before}: decode takes them one at a time")
@@ -92,7 +92,7 @@ class SparseLM(nn.Module):
         return self.head(self.norm(hidden))
 
     def create_cache(self, max_len: int) -> list[LayerCache]:
-        """Empty, for prompts and continuations of up to `max_len` tokens."""
+        """An empty cache for `decode`, for prompts and continuations of up to `max_len` tokens."""
         return [LayerCache(self.shape, max_len) for _ in self.blocks]
 
     @property
@@ -100,14 +100,14 @@ class SparseLM(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def choices(self, seq_len: int) -> dict[str, Choice]:
-        """The path that each part of each layer takes for sequences of `seq_len` tokens where the model now is."""
+        """The path of each part of each layer, for sequences of `seq_len` tokens on the model's device."""
         device = self.embedding.weight.device.type
         fla = choose_fla(self.paths.fla, device=device, heads_per_group=self.shape.heads_per_group)
         parts = {**vars(choose_paths(self.paths, device=device, seq_len=seq_len)), "fla": fla}
         return {f"layers.{layer}.{part}": choice for layer in range(self.shape.n_layers) for part, choice in parts.items()}
 
     def collect_statistics(self, enabled: bool) -> None:
-        """Compute layer 0's statistics in the steps that follow, or no longer: outside the blocks, whose compiled code stays the same."""
+        """Whether to compute layer 0's statistics from now on; outside the blocks, whose compiled code stays the same."""
         self.collects_statistics = enabled
 
     def statistics(self) -> dict[str, Tensor]:
@@ -134,7 +134,7 @@ class Block(nn.Module):
 
 
 def chunked_loss(hidden: Tensor, targets: Tensor, head: nn.Linear, chunk: int) -> Tensor:
-    """Mean cross entropy over targets other than -100, in fp32. Logits of one chunk exist at a time: backward computes them again."""
+    """Mean cross entropy over targets other than -100, in fp32. Logits of one chunk exist at a time: backward recomputes them."""
     hidden, targets = hidden.flatten(0, 1), targets.flatten()
     parts = [
         checkpoint(_summed_loss, part, target, head.weight, **RECOMPUTED)
@@ -172,7 +172,7 @@ STATISTICS = (
     "sel_rows",
     "sel_pct_at_max",
 )
-"""In the order of the tensor that `gate_and_selection_statistics` returns."""
+"""Names in the order of the values of `gate_and_selection_statistics`."""
 
 
 @torch.no_grad()

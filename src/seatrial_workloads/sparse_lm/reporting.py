@@ -1,5 +1,4 @@
-"""What a run says of itself: console lines, heartbeats, rows and summaries. In: the values of each step. Out: the log and `results.py`'s
-files.
+"""What a run reports: console lines, heartbeats, rows and summaries. In: the values of each step. Out: the log and `results.py`'s files.
 
 [boot] run 20261118-020355-41 | torch 2.13.0+cpu | cpu
 [model] 254,499 parameters | S 128 | batch 8 (4 per rank) x 1 | fp32 | prefill batched, selected mask, window mask, ranges v2
@@ -21,14 +20,14 @@ from seatrial.core.files import BY_UMASK, write_text
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.sparse_lm_halt import NAN_LOSS, SKIPPED_IN_A_ROW, Halt, write_halt
 from seatrial_workloads.common.distributed import RankContext
-from seatrial_workloads.common.effective import Choice, record
+from seatrial_workloads.common.effective_settings import Choice, record
 from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.sparse_lm.model import STATISTICS, SparseLM
 from seatrial_workloads.sparse_lm.results import ANOMALY, Row, RunFiles
 from seatrial_workloads.sparse_lm.settings import Settings
 from seatrial_workloads.sparse_lm.stopping import StepValues
 
-# The format whose loss is scaled, and whose steps are skipped where gradients overflow.
+# The format with loss scaling, whose steps are skipped where gradients overflow.
 LOSS_SCALED = "fp16"
 # Part of a layer → setting.
 PATH_SETTINGS = {
@@ -40,7 +39,7 @@ PATH_SETTINGS = {
     "fla": "fla",
 }
 PER_LAYER = "layers."
-# Counter → (part, requested path). Requests of kernels that are not here are refused, so their counters stay 0.
+# Counter → (part, requested path). Requests of kernels that do not exist here are refused, so their counters stay 0.
 FALLBACKS: dict[str, tuple[tuple[str, str], ...]] = {
     "selection_triton_fails": (),
     "selection_cuda_fails": (),
@@ -61,17 +60,17 @@ class RunInfo:
     run_id: str
     attempt: int = 1
     no_effect: Mapping[str, Choice] = field(default_factory=dict)
-    """Requested by the caller's flags and variables, and without effect."""
+    """The caller's flags and variables without effect."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """More for env.json: configuration file, out_dir."""
     notes: tuple[str, ...] = ()
-    """Lines for the log, from before it was open."""
+    """Log lines from before the log was open."""
     save: Path | None = None
     """Where the trained weights go at the end."""
 
 
 class Reporter:
-    """Of one rank; files are rank 0's."""
+    """The reports of one rank; files are written by rank 0."""
 
     def __init__(self, settings: Settings, context: RankContext, info: RunInfo) -> None:
         self.settings, self.context, self.info = settings, context, info
@@ -168,7 +167,7 @@ class Reporter:
         self.log.info(f"step {row.step:04d} | loss {row.loss:.4f} | {speed}")
 
     def _progress(self, step: int, row: Row) -> None:
-        """For heartbeats, whose own step is a later one; the health of gates and selection stays that of the last logged step."""
+        """Figures for heartbeats, whose own step is a later one; the health of gates and selection stays that of the last logged step."""
         on_gpu = self.ranks.device.type == "cuda"
         self.probe.progress(
             run_id=self.info.run_id,
@@ -189,8 +188,8 @@ class Reporter:
         self.files.validation(step + 1, loss)
 
     def not_finite(self, values: StepValues) -> str:
-        """The sentence that ends the run where the loss of the step is not finite, or the gradients were not for too long; else empty. The
-        ranks have the same gradients, and agree. Rank 0 leaves .anomaly_type and .HALT."""
+        """The sentence that ends the run where the loss of the step is not finite, or gradients overflowed for too long; else empty. All
+        ranks have the same gradients and agree. Rank 0 writes .anomaly_type and .HALT."""
         step, skipped = values.step + 1, self._skipped_in_a_row
         if not values.is_finite:
             reason = f"loss {values.loss} at step {step}"
@@ -248,13 +247,13 @@ def _is_fallback(name: str, choice: Choice) -> bool:
 
 
 def _plain(losses: list[float]) -> float | str | None:
-    """JSON has no number for what is not finite: it is written as text."""
+    """Infinities and NaN as text, since JSON has no such numbers."""
     if not losses:
         return None
     return losses[0] if math.isfinite(losses[0]) else str(losses[0])
 
 
 def health_of(statistics: Mapping[str, float]) -> dict[str, Any]:
-    """As heartbeats have it: the shares of the branches in one list."""
+    """Health in the form of heartbeats: the shares of the branches in one list."""
     shares = [round(statistics[f"gate_share_{branch}"], 6) for branch in ("cmp", "sel", "win")]
     return {**{name: value for name, value in statistics.items() if not name.startswith("gate_share_")}, "gate_branch_shares": shares}

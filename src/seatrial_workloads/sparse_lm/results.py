@@ -1,4 +1,4 @@
-"""Files that a run leaves, besides the probe's: one run per folder, a run id in each.
+"""Files of a run besides the probe's: one run per folder, a run id in each.
 
 training.csv   a row a step: step,loss,lr,toks_per_s, then ours
 val.csv        step,val_loss,ppl,run_id
@@ -11,8 +11,8 @@ metrics.json   summary at the end
 mem_*.txt      torch's memory summary, and mem_*.json its numbers
 tb/            TensorBoard scalars
 
-Rank 0 writes. `step` counts from 1 in these files, as the procedure's do; events and heartbeats count from 0. What an earlier run left is
-moved to `earlier/<its run id>` first.
+Rank 0 writes. `step` counts from 1 in these files, as the procedure's do; events and heartbeats count from 0. An earlier run's files are
+first moved to `earlier/<its run id>`.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ OWN_FILES = re.compile(
     r"(training|val|k_stats|fallback_counters)\.csv|(dtypes_report|opt_state_mb)\.txt|(env|metrics|halt|sdpa_audit)\.json|(sdpa_audit|profile_summary)\.txt|profile_trace\.json"
     r"|train\.log|mem_\w+\.(txt|json)|\.anomaly_type|\.HALT|gate_collapse_details\.json|tb|checkpoints|stacks/pid\d+\.txt"
 )
-# Written before the ranks have met.
+# Written before the process group exists.
 OWN_RANK_FILES = re.compile(r"(?:(?:heartbeat|events)_|stacks/)rank(\d+)\.\w+")
 LAST_WINDOW = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One step."""
+    """The row of one step."""
 
     step: int
     loss: float
@@ -147,7 +147,7 @@ class RunFiles:
             self._table(FALLBACKS_CSV, ("step", *counts)).add(f"{step},{text},{self.run_id}")
 
     def dtypes(self, model: torch.nn.Module, computes_in: str) -> None:
-        """dtypes_report.txt: what the weights and buffers are kept in, and what is computed in."""
+        """dtypes_report.txt: formats of weights, buffers and computation."""
         if not self._writes:
             return
         lines = [f"run_id {self.run_id}", f"computed in {computes_in}, loss in fp32"]
@@ -162,7 +162,7 @@ class RunFiles:
         write_text(self.run_dir / DTYPES_TXT, "\n".join(lines) + "\n", BY_UMASK)
 
     def optimizer_state(self, state_bytes: Mapping[str, int]) -> None:
-        """opt_state_mb.txt: one rank's, in MiB, by the name of the state."""
+        """opt_state_mb.txt: one rank's optimiser state in MiB, by its name."""
         if self._writes:
             total = sum(state_bytes.values())
             lines = [f"run_id {self.run_id}", *(f"{name} {size / 2**20:.3f} MiB" for name, size in {**state_bytes, "total": total}.items())]
@@ -221,8 +221,8 @@ class RunFiles:
 
 
 def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_checkpoints: bool) -> tuple[str, ...]:
-    """Move what an earlier run left in the folder; lines for the log. Each rank moves its own files before it opens them, and rank 0 the
-    rest, which no rank writes before all have met: what another rank has opened already is never moved."""
+    """Move an earlier run's files aside; returns lines for the log. Each rank moves its own files before it opens them. Rank 0 moves the
+    rest, which no rank writes before the process group exists: an open file is never moved."""
     if not run_dir.is_dir():
         return ()
     check_no_live_run(run_dir, rank, "train.out_dir")
@@ -241,7 +241,7 @@ def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_che
 
 
 def _is_meant_for_this_run(path: Path) -> bool:
-    """Whether somebody made it while this process was starting."""
+    """Whether the halt file was written while this process was starting."""
     halt = read_halt(path)
     return halt is not None and not predates_process(halt)
 
@@ -253,7 +253,7 @@ def _belongs_to(name: str, rank: int, world_size: int) -> bool:
 
 
 def _earlier_run_id(run_dir: Path, rank: int) -> str:
-    """From the events, which every rank has its own of and begins with: the first line names the run."""
+    """The run named by the first event of this rank."""
     try:
         with open(run_dir / f"events_rank{rank}.jsonl", "rb") as source:
             run = json.loads(source.readline()).get("run")

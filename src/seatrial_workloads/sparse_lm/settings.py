@@ -12,8 +12,8 @@ from pathlib import Path
 
 from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
-from seatrial_workloads.sparse_lm.paths import AttentionPaths
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 NEEDS_TORCH = True
 SAMPLE_SIZE = {"seq_len": "tokens"}
@@ -23,7 +23,7 @@ FOLLOWS = {
     "selected_path": ("seq_len", "device", "prefill"),
     "window_path": ("device", "prefill"),
     "optimizer": ("device", "fused_adam"),
-    # Not the number of ranks nor accumulation: one GPU with a graph against two without is no comparison of GPUs.
+    # Not the number of ranks or accumulation: one GPU with a graph against two without does not compare GPUs.
     "cuda_graph": ("compile", "device"),
     # One rank exchanges nothing, and pure bf16 has bf16 gradients already.
     "ddp_compression": ("world_size", "mixed_precision=pure"),
@@ -33,13 +33,13 @@ DATASETS = ("synthetic", "fineweb_edu", "fineweb_edu_local")
 SCHEDULES = {"cosine": "linear_cosine", "constant": "linear_constant"}
 # Fields of ModelShape that a user sets; the vocabulary follows the tokenizer.
 SHAPE_FIELDS = tuple(field.name for field in dataclasses.fields(ModelShape) if field.name != "vocab_size")
-# Those that say how large the model is.
+# Fields that decide how large the model is.
 SIZE_FIELDS = ("dim", "n_layers", "n_heads", "n_kv_groups", "d_k", "d_v")
 BYTE_VOCABULARY = 256
-# Beyond these a run that leaves no weights, or is of the default toy, is hardly meant.
+# A longer run that leaves no weights, or trains the default toy, is probably a mistake.
 LONG_STEPS, TOY_STEPS = 2000, 200
 TOY_PARAMETERS = 10_000_000
-# Clocks of threads and of torch end far beyond it, with an error of their own.
+# Timeouts of threads and torch overflow far beyond it.
 LONGEST_WAIT_S = 365 * 86_400
 
 
@@ -196,7 +196,7 @@ class Settings:
                 raise ValueError(f"{name} is {value}; it must be {LONGEST_WAIT_S} or less, a year")
         self._check_together()
         parse_fault(self.fault)
-        # Their own checks.
+        # Both have their own checks.
         self.shape(BYTE_VOCABULARY)
         self.attention_paths()
 
@@ -252,7 +252,7 @@ def toy_problem(settings: Settings) -> str:
 
 
 def check_given(settings: Settings, given: Collection[str]) -> None:
-    """Of a plan, whose named settings are `given`; a ValueError for a long run that is hardly meant. Naming the key confirms it."""
+    """Check a plan whose settings `given` are named; ValueError for a long run that is probably a mistake. Naming the key confirms it."""
     unsaved, toy = unsaved_problem(settings), toy_problem(settings)
     if unsaved and "checkpoint_every" not in given:
         raise ValueError(f"{unsaved}; set checkpoint_every to {settings.steps} or less, or to null where none is wanted")

@@ -19,7 +19,7 @@ from typing import Any
 from seatrial.core.errors import did_you_mean
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import NotFinite, StartupError
 from seatrial_workloads.common.run_folder import check_writable
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run, read_config
@@ -28,7 +28,7 @@ from seatrial_workloads.sparse_lm.variables import VARIABLES, read_variables
 
 PROGRAM = "train_showcase"
 PRODUCTION = "configs/m7c_125m_2xa100_production.yaml"
-# As the procedure has them where a variable is unset: its A/B of fused AdamW and its compressed gradients rest on these.
+# The procedure's defaults of unset variables: its A/B of fused AdamW and its compressed gradients depend on them.
 DEFAULTS = {"fused_adam": False}
 DEFAULT_COMPRESSION = "bf16"
 # Flag → setting.
@@ -46,8 +46,7 @@ FLAG_SETTINGS = {
 
 
 class StrictParser(argparse.ArgumentParser):
-    """Names the nearest flag for an unknown one, and raises instead of ending the process. The procedures' own parser is in a package that
-    no workload may import."""
+    """Names the nearest flag for an unknown one, and raises instead of exiting. Workloads must not import the procedures' own parser."""
 
     def error(self, message: str) -> Any:
         raise StartupError(message)
@@ -62,33 +61,33 @@ class StrictParser(argparse.ArgumentParser):
 
 
 def parser() -> StrictParser:
-    made = StrictParser(
+    flags = StrictParser(
         prog=PROGRAM,
         description="Train the sparse-attention language model of the configuration that CONFIG names.",
         epilog=f"{EXIT_CODES} Variables: CONFIG, {', '.join(VARIABLES)}. docs/sparse-lm.md has what each does.",
         allow_abbrev=False,
     )
-    made.add_argument("--dataset", choices=DATASETS, default="synthetic", help="training text (default: synthetic)")
-    made.add_argument("--steps", type=int, metavar="N", help="optimiser steps, in place of train.steps")
-    made.add_argument("--seq-len", type=int, metavar="S", help="tokens per row, in place of train.seq_len")
-    made.add_argument("--batch-size", type=int, metavar="B", help="rows of all ranks together, in place of train.batch_size")
-    made.add_argument("--accum-batches", type=int, metavar="N", help="passes per step, in place of train.accumulate_grad_batches")
-    made.add_argument("--no-gc", action="store_true", help="no gradient checkpointing")
-    made.add_argument("--compile", action="store_true", help="torch.compile of the blocks; on one GPU the step is a CUDA graph too")
-    made.add_argument("--ddp", type=int, choices=(-1, 0, 1), default=-1, help="1: several ranks, 0: one, -1: by WORLD_SIZE (default)")
-    made.add_argument("--resume", metavar="FOLDER", help="checkpoint folder, or a run folder that has one")
-    made.add_argument("--save", type=Path, metavar="FILE", help="where the trained weights go at the end (default: nowhere)")
-    made.add_argument("--local-path", metavar="PATH", help="folder of .jsonl or .parquet files, for fineweb_edu_local")
-    made.add_argument("--loader-timeout", type=float, metavar="S", help="longest wait for the first batch, in seconds (default: 60)")
-    made.add_argument("--fwe-report-docs", type=int, metavar="N", default=1000, help="documents between two loader lines (default: 1000)")
-    made.add_argument("--synthetic-on-fail", action="store_true", help="train on synthetic text where the dataset gives no first batch")
-    made.add_argument(YES, action="store_true", help=CONFIRMS)
-    return made
+    flags.add_argument("--dataset", choices=DATASETS, default="synthetic", help="training text (default: synthetic)")
+    flags.add_argument("--steps", type=int, metavar="N", help="optimiser steps, in place of train.steps")
+    flags.add_argument("--seq-len", type=int, metavar="S", help="tokens per row, in place of train.seq_len")
+    flags.add_argument("--batch-size", type=int, metavar="B", help="rows of all ranks together, in place of train.batch_size")
+    flags.add_argument("--accum-batches", type=int, metavar="N", help="passes per step, in place of train.accumulate_grad_batches")
+    flags.add_argument("--no-gc", action="store_true", help="no gradient checkpointing")
+    flags.add_argument("--compile", action="store_true", help="torch.compile of the blocks; on one GPU the step is a CUDA graph too")
+    flags.add_argument("--ddp", type=int, choices=(-1, 0, 1), default=-1, help="1: several ranks, 0: one, -1: by WORLD_SIZE (default)")
+    flags.add_argument("--resume", metavar="FOLDER", help="checkpoint folder, or a run folder that has one")
+    flags.add_argument("--save", type=Path, metavar="FILE", help="where the trained weights go at the end (default: nowhere)")
+    flags.add_argument("--local-path", metavar="PATH", help="folder of .jsonl or .parquet files, for fineweb_edu_local")
+    flags.add_argument("--loader-timeout", type=float, metavar="S", help="longest wait for the first batch, in seconds (default: 60)")
+    flags.add_argument("--fwe-report-docs", type=int, metavar="N", default=1000, help="documents between two loader lines (default: 1000)")
+    flags.add_argument("--synthetic-on-fail", action="store_true", help="train on synthetic text where the dataset gives no first batch")
+    flags.add_argument(YES, action="store_true", help=CONFIRMS)
+    return flags
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a command line asks for."""
+    """The training that a command line requests."""
 
     settings: Settings
     config: Path
@@ -98,7 +97,7 @@ class Start:
 
 
 def read_start(argv: Sequence[str], env: Mapping[str, str]) -> Start:
-    """Everything that can be refused before torch is imported."""
+    """Read and check the command line before torch is imported."""
     flags = parser().parse_strictly(argv)
     config = read_config(config_path(env))
     variables = read_variables(env)
@@ -135,12 +134,12 @@ def flag_settings(flags: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_ddp(requested: int, env: Mapping[str, str]) -> int:
-    """The number of ranks, which must fit `--ddp`."""
+    """The number of ranks, checked against `--ddp`."""
     world_size = rank_and_world_size(env)[1]
     if requested == 0 and world_size > 1:
-        raise StartupError(f"--ddp 0 asks for one rank, and there are {world_size}: start it with python, or use --ddp 1")
+        raise StartupError(f"--ddp 0 is for one rank, and there are {world_size}: start it with python, or use --ddp 1")
     if requested == 1 and "WORLD_SIZE" not in env:
-        raise StartupError(f"--ddp 1 asks for several ranks, and this is one: start it with torchrun --nproc_per_node=2 {sys.argv[0]} …")
+        raise StartupError(f"--ddp 1 is for several ranks, and this is one: start it with torchrun --nproc_per_node=2 {sys.argv[0]} …")
     return world_size
 
 
@@ -158,7 +157,7 @@ def run(start: Start) -> None:
 
     by_harness = os.environ.get(ENV_RUN_DIR)
     run_dir = Path(by_harness or start.out_dir)
-    # Under the harness it is set.
+    # The harness sets it.
     run_id = os.environ.setdefault(ENV_RUN, start_id())
     rank, world_size = rank_and_world_size(os.environ)
     if start.save is not None and rank == 0:
@@ -179,15 +178,15 @@ def run(start: Start) -> None:
 
 
 def check_save(path: Path) -> None:
-    """Refuse now what could not be written after the last step."""
+    """Refuse a file that could not be written after the last step."""
     check_writable(path.parent, "the folder of --save")
     if path.exists() and not path.is_file():
-        raise StartupError(f"--save is {path}, and that is no file: name the file for the trained weights")
+        raise StartupError(f"--save is {path}, which is not a file: name the file for the trained weights")
 
 
 def prepare_out_dir(run_dir: Path, resume_from: str | None, rank: int, world_size: int) -> tuple[str, ...]:
-    """Make room in train.out_dir; lines for the log. Nothing is moved unless the run can begin: the folder can be written, and what it
-    resumes from is there and whole."""
+    """Make room in train.out_dir; lines for the log. Nothing is moved unless the run can begin: the folder is writable, and the
+    checkpoint to resume from is whole."""
     from seatrial_workloads.common.checkpoints import FOLDER, find_checkpoint
     from seatrial_workloads.sparse_lm.results import set_earlier_run_aside
 

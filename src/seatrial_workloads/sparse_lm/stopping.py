@@ -1,8 +1,8 @@
-"""Ways in which a training ends before its last step: `.HALT`, TERM, a loss that is not finite, a fault on purpose. All ranks agree on the
-step.
+"""Ways in which a training ends before its last step: `.HALT`, TERM, a loss that is not finite, an injected fault. All ranks agree on
+the step.
 
-Each step one small all-reduce carries the flags of all ranks, with the loss; its result is read one step later, when it is there, so that
-no rank waits for it and all see the same.
+Each step one small all-reduce carries the flags of all ranks, with the loss; its result is read one step later, so that no
+rank waits for it and all see the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXIT_HALT = 4
 
 @dataclass(frozen=True, kw_only=True)
 class StepValues:
-    """What all ranks learn of a step, one step later."""
+    """Values of a step that all ranks share, read one step later."""
 
     step: int
     loss: float
@@ -48,12 +48,12 @@ class StepValues:
     local: list[float]
     """This rank's own values."""
     step_s: float
-    """From the end of the step before, on the device, to its own; pauses are left out."""
+    """Time on the device from the end of the step before to the end of this one, without pauses."""
     data_wait_s: float
 
 
 class DeviceReadout:
-    """Values of the newest steps on their way from the device."""
+    """Values of the newest steps, read from the device without waiting."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -66,7 +66,7 @@ class DeviceReadout:
         self._before = self._mark()
 
     def _mark(self) -> Any:
-        """This point in the device's work, or in time."""
+        """A CUDA event, or the time on a CPU."""
         if not self._on_gpu:
             return time.monotonic()
         event = torch.cuda.Event(enable_timing=True)
@@ -76,7 +76,7 @@ class DeviceReadout:
     def put(self, step: int, loss_share: Tensor, *, halts: bool, terminates: bool, local: list[Tensor], data_wait_s: float = 0.0) -> None:
         """`loss_share` is this rank's part of the global mean."""
         device = loss_share.device
-        # Filled on the device: a tensor made from a Python number would be copied to it, and waited for.
+        # Filled on the device: a tensor from a Python number would be copied to it synchronously.
         flags = [torch.full((), float(flag), device=device) for flag in (halts, terminates)]
         agreed = torch.stack([loss_share.float(), (~torch.isfinite(loss_share)).float(), *flags])
         if self._ranks.world_size > 1:
@@ -87,7 +87,7 @@ class DeviceReadout:
         self._pending.append((step, values, self._mark(), data_wait_s))
 
     def take(self, *, leave: int = 1) -> list[StepValues]:
-        """Of all steps but the newest `leave`."""
+        """Values of all steps but the newest `leave`."""
         return [self._read(*self._pending.popleft()) for _ in range(len(self._pending) - leave)]
 
     def _read(self, step: int, values: Tensor, mark: Any, data_wait_s: float) -> StepValues:
@@ -109,27 +109,27 @@ class DeviceReadout:
 
 
 class HaltPoll:
-    """Rank 0's look at `.HALT`, a few times a second. A stale one, of another run or attempt or from before this run, is reported once and
-    stops nobody."""
+    """Reads `.HALT` on rank 0, a few times a second. A stale one, of another run or attempt or from before this run, is reported once and
+    ignored."""
 
     def __init__(self, run_dir: Path, run_id: str, attempt: int, log: Callable[[str], None]) -> None:
         self._path, self._run_id, self._attempt, self._log = AttemptPaths(run_dir).watchdog_halt, run_id, attempt, log
         self._next_s = 0.0
         self._ignored: Halt | None = None
-        # By its time only where it is there already: the clock of a file server may differ from this host's.
+        # Times are compared only for a file that exists now: the clock of a file server may differ from this host's.
         left = read_halt(self._path)
         self._left_t = left.written_t if left is not None and predates_process(left) else None
         self.found: Halt | None = None
 
     def wants_end(self, step: int) -> bool:
-        """Whether step `step` is the last but one: the others learn of it a step later."""
+        """Whether `step` is the last but one: the other ranks are informed one step later."""
         if self.found is None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + POLL_S
             self.look()
         return self.found is not None and (self.found.at_step is None or step + 2 >= self.found.at_step)
 
     def look(self) -> None:
-        """One look, as the thread takes them."""
+        """Read the file once."""
         halt = read_halt(self._path)
         if halt is None or (halt == self._ignored and halt.written_t == self._ignored.written_t):
             return
@@ -151,8 +151,8 @@ def predates_process(halt: Halt) -> bool:
 
 
 class TermSignal:
-    """TERM as a flag. The main thread may be stuck in C, where no handler of Python runs: a thread learns of the signal by a pipe, and ends
-    the process, with its stacks, if the loop has not within TERM_GRACE_S."""
+    """TERM as a flag. The main thread may be stuck in C, where no Python handler runs: a thread is woken by a pipe, and ends the process,
+    with its stacks, if the loop has not ended it within TERM_GRACE_S."""
 
     def __init__(self, stacks: Path) -> None:
         self.received = False
@@ -187,8 +187,8 @@ class TermSignal:
         os.close(self._writer)
 
 
-def break_on_purpose(fault: str | None, step: int, ranks: Ranks, loss: Tensor) -> Tensor:
-    """The setting `fault`, on the last rank."""
+def inject_fault(fault: str | None, step: int, ranks: Ranks, loss: Tensor) -> Tensor:
+    """Apply the setting `fault`, on the last rank."""
     found = parse_fault(fault)
     if found is None or found.step != step or ranks.rank != ranks.world_size - 1:
         return loss

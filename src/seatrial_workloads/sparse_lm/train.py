@@ -26,7 +26,7 @@ from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
 from seatrial.records.sparse_lm_halt import NAN_LOSS
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions
 from seatrial_workloads.common.engines.ddp import DdpEngine
 from seatrial_workloads.common.errors import NotFinite, StartupError
@@ -35,7 +35,6 @@ from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_preci
 from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, check_writable, shared_start_t
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
-from seatrial_workloads.sparse_lm.audit import StepProfile, attention_calls, profile_step, sequential_pass_s, write_audit
 from seatrial_workloads.sparse_lm.checkpointing import is_checkpoint_due, resume, save_training
 from seatrial_workloads.sparse_lm.compiled_step import REQUESTED, capture_step, compile_blocks, why_no_graph
 from seatrial_workloads.sparse_lm.config import CONFIRMS, EXIT_CODES, YES, check_long_run
@@ -44,9 +43,10 @@ from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops.spans import name_in_nvtx
 from seatrial_workloads.sparse_lm.reporting import PATH_SETTINGS, Reporter, RunInfo
 from seatrial_workloads.sparse_lm.settings import SCHEDULES, SIZE_FIELDS, Settings, parse_fault
-from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, DeviceReadout, HaltPoll, TermSignal, break_on_purpose
+from seatrial_workloads.sparse_lm.step_profile import StepProfile, attention_calls, profile_step, sequential_pass_s, write_audit
+from seatrial_workloads.sparse_lm.stopping import EXIT_HALT, EXIT_TERM, DeviceReadout, HaltPoll, TermSignal, inject_fault
 
-# From here on the sequential reference takes minutes a step.
+# From this length on the sequential reference takes minutes a step.
 SLOW_SEQUENTIAL = 1024
 STEPS, TERM, HALT = "steps", "term", "halt"
 
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def start_id() -> str:
-    """An id that all ranks of this start share, and no other start has."""
+    """An id shared by all ranks of this start, and by no other start."""
     try:
         start_t = shared_start_t(os.environ)
     except NoSharedStartTime as reason:
@@ -79,10 +79,10 @@ def start_id() -> str:
 
 
 def train(settings: Settings, run_dir: Path, info: RunInfo) -> None:
-    """One rank's training. Ends the process with an exit code of its own after a TERM, and after a `.HALT` before the last step."""
+    """Train one rank. Ends the process with its own exit code after a TERM, and after a `.HALT` before the last step."""
     check_fp16_has_gpu(settings.precision, settings.device)
     stacks = AttemptPaths(run_dir).rank_stack(rank_and_world_size(os.environ)[0])
-    # Besides the probe's signal, and before the process group is joined, which may hang.
+    # Before the process group is joined, which may hang.
     register_stack_signal("USR1", stacks)
     with rank_context(run_dir, settings.device, settings.steps, settings.group_timeout_s) as context:
         term = TermSignal(stacks)
@@ -191,7 +191,7 @@ class Trainer:
 
     def _before_step(self, step: int) -> None:
         settings = self.settings
-        # Layer 0 computes its statistics in logged steps only; in a graph in all of them.
+        # Layer 0 computes its statistics in logged steps only; in a graph in every step.
         self.model.collect_statistics(settings.statistics and is_logged(step, settings.log_every, settings.steps))
         if self.profile is not None:
             self.profile.before(step)
@@ -209,7 +209,7 @@ class Trainer:
             with probe.phase("preprocess"):
                 inputs = batch.inputs(self.ranks.device)
             with probe.phase("fwd"):
-                loss = break_on_purpose(self.settings.fault, step, self.ranks, engine.forward(**inputs))
+                loss = inject_fault(self.settings.fault, step, self.ranks, engine.forward(**inputs))
             with probe.phase("bwd"):
                 engine.backward(loss if self.row_weight == 1 else loss * self.row_weight)
             losses.append(loss.detach())
@@ -218,7 +218,7 @@ class Trainer:
         return torch.stack(losses).mean()
 
     def _is_replayed(self, step: int) -> bool:
-        """A step that breaks on purpose is not the captured one."""
+        """Whether the step is replayed; one with an injected fault is not."""
         fault = parse_fault(self.settings.fault)
         return bool(self.choices["cuda_graph"].effective) and (fault is None or fault.step != step)
 
@@ -229,7 +229,7 @@ class Trainer:
         evaluates = bool(self.validation) and is_due(step + 1, settings.eval_every)
         saves = is_checkpoint_due(step, settings)
         profiled = settings.profile and StepProfile.ends(step, self.start_step)
-        # A checkpoint of a step whose loss is not finite would be worth nothing: its values are read first.
+        # Read the values first: a step whose loss is not finite must not be checkpointed.
         pauses = evaluates or saves or profiled
         self._read(leave=0 if pauses else 1)
         if self.ended_by != STEPS or not pauses:
@@ -254,7 +254,7 @@ class Trainer:
         self.readout.put(step, share, halts=wants_end, terminates=self.term.received, local=local, data_wait_s=self.text.wait_s)
 
     def _read(self, *, leave: int) -> None:
-        """Report what has arrived; the end where the ranks agree on one."""
+        """Report the values that have arrived, and note an end that the ranks agree on."""
         for values in self.readout.take(leave=leave):
             is_first = values.step == self.start_step
             self.reporter.step(values, self.options.lr_at(values.step), is_first=is_first)
@@ -289,7 +289,7 @@ class Trainer:
         """After the last step, or where the ranks agreed to end."""
         self._read(leave=0)
         self._end_profile()
-        # A halt that the harness asked for is no failure of the run: the harness has its reason, and records it.
+        # A halt requested by the harness is not a failure of the run: the harness records its own reason.
         by_harness = self.ended_by == STEPS and self.probe.halted and bool(os.environ.get(ENV_RUN_DIR))
         if self.ended_by == STEPS and self.probe.halted:
             self.ended_by = HALT
@@ -323,7 +323,7 @@ class Trainer:
         return "flex" in (self.choices["selected_path"].effective, self.choices["window_path"].effective)
 
     def _compile(self) -> None:
-        """Compile what the first step would, with the text's own shapes: the blocks where requested, and FlexAttention in any case."""
+        """Compile before the first step, with the text's own shapes: the blocks where requested, and FlexAttention always."""
         if self.settings.compile:
             self.choices["compile"] = compile_blocks(self.model, self._warm_up, self.ranks)
             if self.choices["compile"].effective:
@@ -332,7 +332,7 @@ class Trainer:
             self._warm_up()
 
     def _capture(self) -> Choice:
-        """A graph computes the statistics in every step: reading them is what is left to the logged ones."""
+        """Capture the step. A graph computes the statistics in every step; logged steps read them."""
         requested = self.settings.cuda_graph
         reason = why_no_graph(self.settings, self.choices, self.engine.cannot_capture)
         if requested is False or reason:
@@ -368,7 +368,7 @@ class Trainer:
             self.profile = StepProfile(self.context.run_dir, self.info.run_id, self.start_step)
 
     def _end_profile(self) -> None:
-        """Also in a run that ends inside the profiled window."""
+        """Write the profile, also in a run that ends inside the profiled window."""
         if self.profile is not None:
             for line in self.profile.finish():
                 self.log.info(f"[profile] {line}")
@@ -379,7 +379,7 @@ class Trainer:
         settings = self.settings
         with self.precision.autocast(self.ranks.device):
             pass_s = sequential_pass_s(self.model, len(self.text.rows), settings.seq_len, self.ranks.device)
-        # A backward pass takes about twice the forward, and recomputes it where it was not kept.
+        # A backward pass takes about twice the forward, plus its recomputation with checkpointing.
         expected_s = pass_s * (4 if settings.gradient_checkpointing else 3) * settings.accumulate
         self.log.info(
             f"[warning] the sequential prefill is a Python loop over {settings.seq_len} tokens: about {expected_s:.0f} s a step; "
@@ -388,7 +388,7 @@ class Trainer:
 
 
 def path_choices(by_layer: Mapping[str, Choice]) -> dict[str, Choice]:
-    """Each layer's, and under the name of the setting the one that all layers have."""
+    """Choices of each layer, and under the name of the setting the one that all layers share."""
     common = {setting: by_layer[f"layers.0.{part}"] for part, setting in PATH_SETTINGS.items()}
     return {**common, **by_layer}
 

@@ -1,7 +1,7 @@
 """The procedure's NSA_* variables: one table of what each does here. In: the environment. Out: settings, and variables without effect.
 
-A variable sets a setting, has no effect (recorded with its reason), is refused unless it is off (what it asked for is not there, and
-training on as if it were would mislead), or is read by another program. An unknown one is an error that names the nearest.
+A variable sets a setting, has no effect (recorded with its reason), is refused unless it is off (what it requests does not exist here,
+and training on would mislead), or is read by another program. An unknown one is an error that names the nearest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from seatrial.core.errors import did_you_mean
 from seatrial.probe.identity import FALSE_TEXTS, TRUE_TEXTS
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import StartupError
 
 PREFIX = "NSA_"
 
 
 class NotUnderstood(ValueError):
-    """What was expected instead."""
+    """The value is invalid; the message is what was expected."""
 
 
 def flag(text: str) -> bool:
@@ -76,7 +76,7 @@ def sets_by_flag(setting: str, *, on: Any, off: Any) -> Variable:
 
 
 def sets_if_on(setting: str, value: Any) -> Variable:
-    """Off leaves the setting as it is."""
+    """A flag that leaves the setting as it is when off."""
     return Variable(sets=lambda text: {setting: value} if flag(text) else {})
 
 
@@ -120,7 +120,7 @@ VARIABLES: dict[str, Variable] = {
     "NSA_USE_WIN_MASK": sets_if_on("window_path", "mask"),
     "NSA_FWE_PREFETCH": Variable(sets=lambda text: {} if flag(text) else {"prefetch": 1}),
     "NSA_FWE_Q": sets("prefetch", whole),
-    # Without effect: what they switch is always or never so.
+    # Without effect: what they switch is always on or always off.
     "NSA_DDP_FIND_UNUSED": Variable(no_effect="every weight is used in every step"),
     "NSA_DDP_BROADCAST_BUFFERS": Variable(no_effect="no buffer changes"),
     "NSA_HEARTBEAT_EVERY": Variable(no_effect="every rank writes a heartbeat every 5 s"),
@@ -158,7 +158,7 @@ VARIABLES: dict[str, Variable] = {
     "NSA_FORCE_UNIFORM_GATE": Variable(refused=OTHER_MODEL),
     "NSA_FORCE_BRANCH": Variable(refused=OTHER_MODEL),
     "NSA_STOPGRAD_GATES": Variable(refused=OTHER_MODEL),
-    # Of other programs.
+    # Variables of other programs.
     **{
         f"NSA_WATCH_{name}": Variable(read_by=WATCHDOG)
         for name in (
@@ -172,7 +172,7 @@ VARIABLES: dict[str, Variable] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FromEnvironment:
-    """What the variables of one environment ask for."""
+    """The settings that one environment's variables request."""
 
     settings: dict[str, Any]
     no_effect: dict[str, Choice]

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import prefetch_for
+from seatrial_workloads.common.effective_settings import prefetch_for
 from seatrial_workloads.tiny_lm.settings import Settings
 
 SUCCESSORS = 4

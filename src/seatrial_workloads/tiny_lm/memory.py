@@ -1,6 +1,6 @@
 """Memory of the tiny language model on a GPU, from its settings. Standard library only.
 
-Kept of a layer for the backward pass, in elements of a token (h is d_model):
+What a layer keeps for the backward pass, in elements per token (h is d_model):
 
     attention norm   its input h (fp32: the residual stream) and two statistics
     projections      the input h of query, key and value; their output 3 h

@@ -19,7 +19,7 @@ from seatrial.core.files import BY_UMASK, atomic_write
 from seatrial_workloads.common.checkpoints import CheckpointError, load_tensors, resume_source
 from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import RankContext, Ranks, lowest_capability, rank_context
-from seatrial_workloads.common.effective import Choice, prefetch_without_workers, record
+from seatrial_workloads.common.effective_settings import Choice, prefetch_without_workers, record
 from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_precision
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged

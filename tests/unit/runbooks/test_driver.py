@@ -195,7 +195,7 @@ def test_a_dry_run_prints_plans_and_commands_and_starts_nothing(
     assert "[WARN] SWEEP_NUM_WORKERS has no effect" in text
     assert "   1  old_like_r1\n" in text and "   1  sweep_z0_mb4_nw1_pf2_r1\n" in text
     assert "deepspeed.launcher.runner" in text and "deepspeed_config_yaml.train_micro_batch_size_per_gpu=4" in text
-    assert text.count("# This plan starts train.py as a script: which of its effective settings may follow others, only the driver") == 2
+    assert text.count("# This plan starts train.py as a script: only the driver knows which of its effective settings may follow") == 2
     assert stand_in.calls == [] and sorted(path.name for path in Path.cwd().iterdir()) == ["tree"]
 
 

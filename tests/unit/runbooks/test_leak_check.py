@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from seatrial.collect.original.runs import Span
 from seatrial.core.files import link_relative, write_json
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.tables import write_table
+from seatrial.records.codec import to_json
 from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
+from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.telemetry import HOST_COLUMNS
 from seatrial_runbooks.stage1.leak_check import COLUMNS, diagnose, main
 from seatrial_runbooks.stage1.leak_inputs import LeakRun, RunFinder, run_span
@@ -27,6 +30,7 @@ from tests.original_campaign import OriginalAttempt, sweep_run, write_original_c
 
 SCRIPT = Path(__file__).parents[3] / "runbooks" / "stage1" / "scripts" / "quick_leak_diagnose.py"
 T0 = 1_771_408_580.0
+ENDED = RunOutcome(run="mb8_r1", attempt=1, hash="", outcome=Outcome.OK)
 LONG = OriginalAttempt(max_steps=1000, log_every=50)
 """535 s: 268 samples of telemetry, 215 after the warm-up, 21 in head and tail each; 21 timing points."""
 FAILED = OriginalAttempt(status="failed", exit_code=1, max_steps=1000, last_step=400, iter_p50_ms=9000.0)
@@ -209,8 +213,8 @@ def ours(root: Path) -> Path:
     same = {"mem_total_kib": 2**24, "train_proc_count": 12}
     samples = [{**same, "epoch_sec": T0 + at * 2, "rss_kib": kib, "train_rss_kib": kib} for at, kib in enumerate(memory_kib)]
     write_table(attempt / "host_telemetry.csv", HOST_COLUMNS, samples)
-    write_json(attempt / "outcome.json", {"run": "mb8_r1", "started_t": T0, "ended_t": T0 + 400})
-    write_json(root / "mb8_r1" / "attempt-1" / "outcome.json", {"run": "mb8_r1"})
+    write_json(attempt / "outcome.json", to_json(replace(ENDED, attempt=2, started_t=T0, ended_t=T0 + 400)))
+    write_json(root / "mb8_r1" / "attempt-1" / "outcome.json", to_json(ENDED))
     for name in ("host_telemetry.csv", "outcome.json"):
         link_relative(root / "mb8_r1" / name, attempt / name)
     return root
@@ -400,7 +404,9 @@ def span_of(run: LeakRun) -> Span | None:
     return run_span(run, run.campaign)
 
 
-@pytest.mark.parametrize("outcome", [[], {"started_t": 9.0, "ended_t": 8.0}, {"started_t": "1", "ended_t": 2.0}])
+@pytest.mark.parametrize(
+    "outcome", [[], {**to_json(ENDED), "started_t": 9.0, "ended_t": 8.0}, {**to_json(ENDED), "started_t": "1", "ended_t": 2.0}]
+)
 def test_an_outcome_that_has_no_time_leaves_it_to_the_logs(run: LeakRun, outcome: object) -> None:
     by_logs = span_of(run)
     assert by_logs is not None and by_logs.source == "launcher.log"

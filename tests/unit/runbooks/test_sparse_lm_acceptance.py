@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from seatrial.core.paths import StagesPaths
+from seatrial.records.codec import to_json
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.verdict import CampaignVerdict, Criterion, Evidence, Finding, Verdict
 from seatrial_runbooks.sparse_lm.acceptance import Row, Target, acceptance_rows, exit_code
 from seatrial_runbooks.sparse_lm.deliverables import main, write_deliverables
 
@@ -39,6 +42,12 @@ def note(out: Path, exit_codes: dict[str, int] | None = None, **not_run: str) ->
     write(StagesPaths(out).stages, {"name": "validation", "stages": records})
 
 
+def write_failed(target: Target, stage: str, criterion: Criterion, text: str, *evidence: Evidence) -> None:
+    """A stage's verdict with one failed criterion."""
+    finding = Finding(id="1", criterion=criterion, verdict=Verdict.FAIL, text=text, evidence=evidence)
+    write(target.campaign(stage).verdict, to_json(CampaignVerdict(verdict=Verdict.FAIL, findings=(finding,))))
+
+
 def row(target: Target, criterion: str) -> Row:
     [found] = [row for row in acceptance_rows(target) if row.criterion.startswith(criterion)]
     return found
@@ -60,14 +69,8 @@ def test_a_stage_that_left_nothing_has_failed_and_one_that_was_not_run_is_not_te
 
 
 def test_a_failed_baseline_is_a_row_of_its_own(target: Target) -> None:
-    finding = {
-        "kind": "criterion",
-        "criterion": {"metric": "failed_runs"},
-        "verdict": "FAIL",
-        "text": "1 of 1 failed",
-        "evidence": [{"file": "manifest.csv", "window": "", "n": 1}],
-    }
-    write(target.campaign("baseline").verdict, {"findings": [finding]})
+    evidence = Evidence(subject="campaign", value=1, file="manifest.csv", n=1)
+    write_failed(target, "baseline", Criterion(metric="failed_runs", scope="campaign"), "1 of 1 failed", evidence)
     found = row(target, "baseline: failed_runs")
     assert (found.status, found.found, found.n) == ("FAIL", "1 of 1 failed", 1) and found.file.endswith("baseline/manifest.csv")
 
@@ -129,20 +132,14 @@ def test_only_what_the_audit_saw_is_judged(target: Target, backends: dict[str, s
 
 
 @pytest.mark.parametrize("cpu", [False, True])
-@pytest.mark.parametrize(("asked", "status"), [(1200, "FAIL"), (12, "NOT TESTED")])
-def test_too_few_steps_are_a_failure_unless_no_more_were_asked_for(target: Target, asked: int, cpu: bool, status: str) -> None:
-    finding = {
-        "kind": "criterion",
-        "criterion": {"metric": "steps_done", "at_least": 1200},
-        "verdict": "FAIL",
-        "text": "steps_done at least 1,200 steps: 12 steps in base_r1",
-        "evidence": [],
-    }
-    write(target.campaign("long-run").verdict, {"findings": [finding]})
-    write(attempt(target, "long-run") / "spec.json", {"steps": asked})
+@pytest.mark.parametrize(("requested", "status"), [(1200, "FAIL"), (12, "NOT TESTED")])
+def test_too_few_steps_are_a_failure_unless_no_more_were_requested(target: Target, requested: int, cpu: bool, status: str) -> None:
+    criterion = Criterion(metric="steps_done", scope="every_run", at_least=1200)
+    write_failed(target, "long-run", criterion, "steps_done at least 1,200 steps: 12 steps in base_r1")
+    write(attempt(target, "long-run") / "spec.json", {"steps": requested})
     found = row(Target(out=target.out, cpu=cpu), "long run: steps_done")
     assert found.status == status and "12 steps in base_r1" in found.found and "speed" not in found.found
-    assert ("asked for 12 steps only" in found.found) == (asked == 12)
+    assert ("12 steps were requested" in found.found) == (requested == 12)
 
 
 def test_tables_average_only_runs_that_ended_well_and_took_their_steps(target: Target) -> None:
@@ -151,7 +148,8 @@ def test_tables_average_only_runs_that_ended_well_and_took_their_steps(target: T
         rows = "".join(f"{step},1,1,{speed},x\n" for step in range(1, steps + 1))
         write(folder / "training.csv", f"step,loss,lr,toks_per_s,run_id\n{rows}")
         write(folder / "spec.json", {"steps": 200})
-        write(folder / "outcome.json", {"outcome": outcome, "detail": "a rank was killed" if outcome != "ok" else ""})
+        detail = "a rank was killed" if outcome != "ok" else ""
+        write(folder / "outcome.json", to_json(RunOutcome(run=run, attempt=1, hash="", outcome=Outcome(outcome), detail=detail)))
 
     leave("bucket25_r0", 200, 1000)
     leave("bucket25_r1", 200, 1100)

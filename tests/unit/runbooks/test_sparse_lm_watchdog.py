@@ -45,7 +45,7 @@ class Watched:
         self.folder, self.pid, self.clock, self.said = folder, pid, Clock(), []
         chosen = WatchdogSettings(folder=folder, **{"halt": False, "interval_s": 0.0, **settings})
         self.run = WatchedRun(folder, monotonic=self.clock)
-        self.watchdog = Watchdog(chosen, self.run, monotonic=self.clock, wall=time.time, say=self.said.append)
+        self.watchdog = Watchdog(chosen, self.run, monotonic=self.clock, wall=time.time, log=self.said.append)
 
     def beat(self, step: int | None, phase: str = "fwd", pid: int | None = None, rank: int = 0, **fields: object) -> None:
         line = {"ts": time.time(), "pid": pid or self.pid, "rank": rank, "step": step, "msg": "beat", "phase": phase, "attempt": 1}
@@ -213,13 +213,13 @@ def test_a_rank_that_answers_its_signal_at_once_has_answered(tmp_path: Path, mon
     rank = RankProcess(rank=0, pid=1, start_ticks=1, signal="USR2")
     paths = AttemptPaths(tmp_path)
 
-    def answer(asked: RankProcess) -> bool:
+    def answer(signalled: RankProcess) -> bool:
         paths.stacks.mkdir()
         paths.rank_stack(0).write_text("Thread 0x1 (most recent call first):\n")
         return True
 
     monkeypatch.setattr(rank_processes, "writes_here", lambda paths, rank: True)
-    monkeypatch.setattr(rank_processes, "ask", answer)
+    monkeypatch.setattr(rank_processes, "request_stack", answer)
     assert dump_stacks(paths, [rank]) == "by signal: rank 0 (pid 1)"
 
 
@@ -305,11 +305,11 @@ def test_the_window_is_the_last_steps_of_the_last_run(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("last", "warning"),
     [
-        ("101,2.5,1e-4,300,run", "it is used, and may have been cut (101,2.5,1e-4,300,run)"),
+        ("101,2.5,1e-4,300,run", "it is used, and may be truncated (101,2.5,1e-4,300,run)"),
         # Cut within a column, a number or the run's id.
-        ("101,2.5,1e-4", "is no whole row: it is left out"),
-        ("101,2.5,1e-,300,run", "is no whole row: it is left out"),
-        ("101,2.5,1e-4,300,ru", "is no whole row: it is left out"),
+        ("101,2.5,1e-4", "is incomplete: it is left out"),
+        ("101,2.5,1e-,300,run", "is incomplete: it is left out"),
+        ("101,2.5,1e-4,300,ru", "is incomplete: it is left out"),
         ("", ""),
     ],
 )

@@ -245,7 +245,7 @@ def test_nodes_must_share_the_folder(tmp_path):
 
 
 def test_missing_and_incomplete_checkpoints_are_refused(tmp_path):
-    with pytest.raises(CheckpointError, match=r"resume_from is .*nowhere, and there is no such folder"):
+    with pytest.raises(CheckpointError, match=r"resume_from is .*nowhere, which is not a folder"):
         find_checkpoint(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match=r"checkpoint\.json"):
         find_checkpoint(tmp_path)
@@ -321,7 +321,7 @@ def test_missing_and_unexpected_weights_are_listed(layers, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "there is no such file"),
+        (None, "which is not a file"),
         ({"0.weight": torch.zeros(5, 2)}, r"size mismatch for 0\.weight"),
         ({"0.weight": torch.zeros(0)}, "ZeRO 3 shards weights"),
         ({"other": torch.zeros(1)}, "has no weight of this model"),

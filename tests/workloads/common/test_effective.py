@@ -12,7 +12,7 @@ import pytest
 from seatrial.probe import Probe
 from seatrial_workloads.common import attention
 from seatrial_workloads.common.attention import choose_attention, flash_attn_problem
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested, prefetch_for, prefetch_without_workers, record
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice, as_requested, prefetch_for, prefetch_without_workers, record
 from seatrial_workloads.common.math_backend import CUBLAS_VARIABLE, MathOptions, choose_math_backend, prepare_determinism, set_math_backend
 from seatrial_workloads.common.precision import (
     FP16_ON_CPU,
@@ -43,7 +43,7 @@ def test_each_choice_is_an_event_with_the_name_of_its_setting(tmp_path: Path) ->
 def test_settings_import_neither_torch_nor_the_probe() -> None:
     code = "import sys, seatrial_workloads.contrastive.settings; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "seatrial_workloads.common.effective" in loaded
+    assert "seatrial_workloads.common.effective_settings" in loaded
     assert [name for name in loaded if name == "torch" or name.startswith("seatrial.probe")] == []
 
 

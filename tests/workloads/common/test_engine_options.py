@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from seatrial_workloads.common.checkpoints import save_tensors
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.engines import EngineOptions, adam, create_engine, deepspeed_engine
 from seatrial_workloads.common.engines.adam import ARCHITECTURES, choose_adam, without_architecture_letters
 from seatrial_workloads.common.engines.ddp import choose_compression, ddp_choices

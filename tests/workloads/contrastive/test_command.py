@@ -143,7 +143,7 @@ def test_no_repository_and_no_git(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     facts = run_folder.git_facts(tmp_path)
     assert (facts["available"], facts["dirty"], facts["status_porcelain"]) == (False, None, [])
-    assert "no repository" in facts["error"]
+    assert "not a repository" in facts["error"]
     monkeypatch.setenv("PATH", str(tmp_path))
     assert run_folder.git_facts(tmp_path)["error"] == "no git on PATH"
 

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from seatrial_workloads.contrastive import data
-from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.data import DatasetError, train_loader, validation_loader
 from seatrial_workloads.contrastive.hydra_config import train as hydra_train
+from seatrial_workloads.contrastive.loading.batch import Batch
 from seatrial_workloads.contrastive.manifests import suggest_manifests
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.tree import HEADER, write_manifest

@@ -375,7 +375,7 @@ def flip_a_bit(path: Path) -> None:
         (write_audio(90_000, sample_rate=22_050), "has 1 channels at 22050 Hz", {}),
         (write_audio(90_000, sample_rate=22_050), "has 1 channels at 22050 Hz", {"trims": True}),
         (write_audio(90_000, channels=2), "has 2 channels", {}),
-        (write_audio(90_000), r"has 90000 samples, and dataset_manifest_path says \d+", {}),
+        (write_audio(90_000), r"has 90000 samples, and dataset_manifest_path lists \d+", {}),
         (write_audio(399), "has 399 samples, and the speech encoder needs at least 400", {"dataset_manifest_path": None}),
         (write_audio(200), "has speech of .* samples", {"trims": True}),
         (Path.unlink, "cannot be read", {}),

@@ -9,17 +9,17 @@ import pytest
 from transformers import Wav2Vec2Config, Wav2Vec2Model
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.fast_paths import summarize_parts
 from seatrial_workloads.common.precision import Precision
 from seatrial_workloads.contrastive.equal_settings import PARTS
-from seatrial_workloads.contrastive.fast import fast_paths, graphs
-from seatrial_workloads.contrastive.fast.fast_paths import capture_tower
-from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, why_not_matrix
-from seatrial_workloads.contrastive.fast.graphs import GraphedTower
+from seatrial_workloads.contrastive.model import fast_paths, graphs
+from seatrial_workloads.contrastive.model.fast_paths import capture_tower
+from seatrial_workloads.contrastive.model.front_end import FourierPositions, MatrixFrontEnd, why_not_matrix
+from seatrial_workloads.contrastive.model.graphs import GraphedTower
+from seatrial_workloads.contrastive.model.shapes import smooth_length
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.shapes import smooth_length
 from tests.workloads.cpu_ranks import OtherFailed
 
 pytestmark = pytest.mark.torch

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial_workloads.common import run_folder
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.contrastive.hydra_config.command_line import HELP, SHOW, TRAIN, read_command_line
 from seatrial_workloads.contrastive.hydra_config.compose import CONFIGS, compose_tree, help_text, nested, settings_from
 from seatrial_workloads.contrastive.hydra_config.keys import KEYS, UNSUPPORTED

@@ -6,13 +6,14 @@ import dataclasses
 
 import pytest
 
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.precision import choose_precision
-from seatrial_workloads.contrastive import checkpointing, model, sources
+from seatrial_workloads.contrastive import checkpointing
 from seatrial_workloads.contrastive.effective_settings import engine_options, math_options, resolve_settings
-from seatrial_workloads.contrastive.model import AttentionPooling, SpeechTextModel, attention_mask, new_model, symmetric_loss
+from seatrial_workloads.contrastive.model import encoders, speech_text
+from seatrial_workloads.contrastive.model.encoders import revision_choices, speech_model, text_model
+from seatrial_workloads.contrastive.model.speech_text import AttentionPooling, SpeechTextModel, attention_mask, new_model, symmetric_loss
 from seatrial_workloads.contrastive.settings import Settings, hashed_settings
-from seatrial_workloads.contrastive.sources import revision_choices, speech_model, text_model
 from tests.workloads.cpu_ranks import cpu_ranks
 
 pytestmark = pytest.mark.torch
@@ -152,8 +153,8 @@ def test_the_revision_of_a_hub_id_is_asked_for_and_its_commit_recorded(monkeypat
 
         return loaded
 
-    monkeypatch.setattr(sources.Wav2Vec2Model, "from_pretrained", from_hub("speech"))
-    monkeypatch.setattr(sources.BertModel, "from_pretrained", from_hub("text"))
+    monkeypatch.setattr(encoders.Wav2Vec2Model, "from_pretrained", from_hub("speech"))
+    monkeypatch.setattr(encoders.BertModel, "from_pretrained", from_hub("text"))
     settings = Settings(speech_model="me/speech", speech_revision="v1.0", text_model="me/text")
     made = new_model(settings, resolve_settings(settings, cpu_ranks()), VOCABULARY)
     assert asked == [("me/speech", "v1.0"), ("me/text", "main")]
@@ -240,7 +241,7 @@ def test_steps_with_a_checkpoint(every, saved):
 
 def test_a_single_rank_gathers_nothing():
     rows = torch.ones(2, 3)
-    assert model.gather_rows(rows) is rows
+    assert speech_text.gather_rows(rows) is rows
 
 
 def test_rows_are_gathered_in_rank_order_and_gradients_returned(monkeypatch):
@@ -251,11 +252,11 @@ def test_rows_are_gathered_in_rank_order_and_gradients_returned(monkeypatch):
         parts[1].copy_(rows)
 
     for name, answer in (("is_initialized", True), ("get_world_size", 2), ("get_rank", 1)):
-        monkeypatch.setattr(model.dist, name, lambda answer=answer: answer)
-    monkeypatch.setattr(model.dist, "all_gather", all_gather)
-    monkeypatch.setattr(model.dist, "all_reduce", lambda summed: summed.mul_(2))
+        monkeypatch.setattr(speech_text.dist, name, lambda answer=answer: answer)
+    monkeypatch.setattr(speech_text.dist, "all_gather", all_gather)
+    monkeypatch.setattr(speech_text.dist, "all_reduce", lambda summed: summed.mul_(2))
     rows = torch.ones(1, 3, requires_grad=True)
-    gathered = model.gather_rows(rows)
+    gathered = speech_text.gather_rows(rows)
     assert gathered.tolist() == [[2.0] * 3, [1.0] * 3]
     (gathered * torch.tensor([[1.0], [5.0]])).sum().backward()
     assert rows.grad.tolist() == [[10.0] * 3]

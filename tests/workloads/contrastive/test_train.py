@@ -21,7 +21,7 @@ from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial_workloads.common.checkpoints import save_tensors  # noqa: E402
 from seatrial_workloads.common.errors import StartupError  # noqa: E402
 from seatrial_workloads.contrastive.checkpointing import resumable_options  # noqa: E402
-from seatrial_workloads.contrastive.fast import fast_paths  # noqa: E402
+from seatrial_workloads.contrastive.model import fast_paths  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
 from seatrial_workloads.contrastive.train import main, train  # noqa: E402
 from tests.workloads.ranks import Finished, column, events, run_module  # noqa: E402
@@ -198,7 +198,7 @@ def without_dropout(folder: Path) -> Path:
     """A tiny wav2vec2 without dropout, in a folder as the hub has them."""
     from transformers import Wav2Vec2Config, Wav2Vec2Model
 
-    from seatrial_workloads.contrastive.shapes import SPEECH_CONFIGS
+    from seatrial_workloads.contrastive.model.shapes import SPEECH_CONFIGS
 
     none = dict.fromkeys(("hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout"), 0.0)
     torch.manual_seed(5)

@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 
 from seatrial_workloads.common.engines.adam import is_left_over  # noqa: E402
 from seatrial_workloads.contrastive import warm  # noqa: E402
-from seatrial_workloads.contrastive.fast import fast_paths  # noqa: E402
+from seatrial_workloads.contrastive.model import fast_paths  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
 from tests.harness import skip_without  # noqa: E402
 

@@ -101,7 +101,7 @@ BAD_DATA: dict[str, tuple[str, bytes, str]] = {
     "an object": ("a.json", b'{"data": []}', "a.json holds a JSON dict: expected a list"),
     "no JSON": ("a.jsonl", _lines(EXAMPLE, EXAMPLE) + b"\n{oops", "a.jsonl, line 3 is not JSON"),
     "lines in a .json": ("a.json", _lines(EXAMPLE, EXAMPLE), "a.json, line 2 is not JSON (Extra data)"),
-    "no Parquet": ("a.parquet", b"PAR1xxxx", "a.parquet is no Parquet file that can be read"),
+    "no Parquet": ("a.parquet", b"PAR1xxxx", "a.parquet is not a readable Parquet file"),
     "nothing": ("a.json", b"[]", "has no examples"),
     "no train split": ("test.jsonl", _lines(EXAMPLE), "has files of test and none of train"),
 }

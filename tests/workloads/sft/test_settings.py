@@ -138,7 +138,7 @@ def test_what_the_cache_or_a_folder_has_needs_no_hub(offline, tmp_path):
         (dataset_problem, "generate", "did you mean 'generated'"),
         (dataset_problem, "gone.jsonl", "no such path"),
         (dataset_problem, "empty", "neither a saved dataset nor"),
-        (dataset_problem, "notes.txt", "is no .json, .jsonl, .parquet file"),
+        (dataset_problem, "notes.txt", "is not a .json, .jsonl, .parquet file"),
     ],
 )
 def test_wrong_names_are_refused_with_what_is_near(tmp_path, check, name, problem):

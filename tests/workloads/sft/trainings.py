@@ -16,7 +16,6 @@ from torch.distributed.tensor import DTensor
 from transformers import TrainerCallback
 
 from seatrial.probe import Probe
-from seatrial_workloads.sft.fsdp import shard_bytes
 from seatrial_workloads.sft.settings import Settings
 from seatrial_workloads.sft.train import Training, close_group
 
@@ -54,6 +53,16 @@ class StopEarly(TrainerCallback):  # type: ignore[misc]  # transformers is not t
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         control.should_training_stop = state.global_step == STOPPED_AFTER
+
+
+def shard_bytes(model: torch.nn.Module) -> tuple[int, int]:
+    """(bytes of parameters that this rank holds, bytes of all of them)."""
+    held = whole = 0
+    for parameter in model.parameters():
+        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+        held += local.numel() * local.element_size()
+        whole += parameter.numel() * parameter.element_size()
+    return held, whole
 
 
 def train(name: str, out: Path) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from seatrial_workloads.sparse_lm.attention import SparseAttention
 from seatrial_workloads.sparse_lm.ops import naive
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths, choose_paths
 from seatrial_workloads.sparse_lm.ops.compressed import block_scores, compressed, pool
 from seatrial_workloads.sparse_lm.ops.layout import Heads, create_layout, document_starts
 from seatrial_workloads.sparse_lm.ops.selection import select
-from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 LENGTHS = (1, 63, 64, 65, 111, 257)
 

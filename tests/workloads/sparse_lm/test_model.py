@@ -13,8 +13,8 @@ from torch._dynamo.testing import CompileCounter  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from seatrial_workloads.sparse_lm.model import STATISTICS, SparseLM  # noqa: E402
-from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_fla, choose_paths  # noqa: E402
-from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths, choose_fla, choose_paths  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape  # noqa: E402
 from tests.workloads.sparse_lm.shapes import assert_close, documents, small  # noqa: E402
 
 SEQ_LEN = 65

@@ -13,10 +13,10 @@ from torch.nn import functional  # noqa: E402
 
 from seatrial_workloads.sparse_lm.attention import SparseAttention  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import compressed, gathered, masked, naive  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths, choose_paths  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.layout import Heads, create_layout, document_starts, rotary_tables, rotate  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v2  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.selection import block_bits  # noqa: E402
-from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths  # noqa: E402
 from tests.workloads.sparse_lm.shapes import (  # noqa: E402
     LENGTHS,
     SHAPES,

@@ -132,7 +132,7 @@ def test_folders_that_cannot_be_written_are_refused_before_anything_starts(tmp_p
             "^train.out_dir is .*out, and no file can be written",
         ),
         (lambda: check_save(tmp_path / "file" / "model.pt"), r"^the folder of --save is .* \(File exists\): use another folder"),
-        (lambda: check_save(tmp_path), "^--save is .*, and that is no file: name the file"),
+        (lambda: check_save(tmp_path), "^--save is .*, which is not a file: name the file"),
     ):
         with pytest.raises(StartupError, match=named):
             check()

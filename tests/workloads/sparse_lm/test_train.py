@@ -26,21 +26,21 @@ from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial.records.sparse_lm_halt import read_halt  # noqa: E402
 from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
-from seatrial_workloads.common.effective import Choice, as_requested  # noqa: E402
+from seatrial_workloads.common.effective_settings import Choice, as_requested  # noqa: E402
 from seatrial_workloads.common.engines import EngineOptions, ddp  # noqa: E402
 from seatrial_workloads.common.engines.step_graph import unchanged  # noqa: E402
 from seatrial_workloads.common.precision import Precision  # noqa: E402
-from seatrial_workloads.sparse_lm import audit  # noqa: E402
 from seatrial_workloads.sparse_lm import model as model_module  # noqa: E402
+from seatrial_workloads.sparse_lm import step_profile  # noqa: E402
 from seatrial_workloads.sparse_lm import train as trainer_module  # noqa: E402
-from seatrial_workloads.sparse_lm.audit import backend_of, summarize_trace  # noqa: E402
 from seatrial_workloads.sparse_lm.compiled_step import why_no_graph  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import masked, tiles  # noqa: E402
-from seatrial_workloads.sparse_lm.paths import choose_paths  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.attention_paths import choose_paths  # noqa: E402
 from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo, fallback_counts  # noqa: E402
 from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
 from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
 from seatrial_workloads.sparse_lm.showcase import prepare_out_dir  # noqa: E402
+from seatrial_workloads.sparse_lm.step_profile import backend_of, summarize_trace  # noqa: E402
 from seatrial_workloads.sparse_lm.stopping import HaltPoll  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE  # noqa: E402
 from tests.workloads.ranks import events, run_module  # noqa: E402
@@ -345,12 +345,12 @@ def test_the_time_of_the_sequential_reference_is_that_of_its_length(tmp_path, mo
     def prefill(*args):
         now_s[0] += sum(1 + at / 100 for at in args[-1])
 
-    monkeypatch.setattr(audit, "prefill", prefill)
-    monkeypatch.setattr(audit.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(step_profile, "prefill", prefill)
+    monkeypatch.setattr(step_profile.time, "monotonic", lambda: now_s[0])
     model = model_module.SparseLM(Settings(**TINY).shape(256))
     for seq_len in (32, 2048):
         expected_s = 2 * sum(1 + at / 100 for at in range(seq_len))
-        assert audit.sequential_pass_s(model, 2, seq_len, torch.device("cpu")) == pytest.approx(expected_s)
+        assert step_profile.sequential_pass_s(model, 2, seq_len, torch.device("cpu")) == pytest.approx(expected_s)
 
 
 @pytest.mark.parametrize(("checkpointing", "expected"), [(False, 36), (True, 48)])
@@ -485,7 +485,7 @@ def test_nothing_is_moved_where_the_checkpoint_is_missing_or_damaged(alone, tmp_
     shutil.copytree(alone, out)
     before = sorted(out.rglob("*"))
     (out / "checkpoints" / "ckpt_iter_2" / "model.pt").write_bytes(b"cut")
-    for source, problem in ((out / "checkpoints" / "ckpt_iter_2", "is damaged"), (tmp_path / "none", "no such folder")):
+    for source, problem in ((out / "checkpoints" / "ckpt_iter_2", "is damaged"), (tmp_path / "none", "is not a folder")):
         with pytest.raises(CheckpointError, match=problem):
             prepare_out_dir(out, str(source), 0, 1)
     assert sorted(out.rglob("*")) == before

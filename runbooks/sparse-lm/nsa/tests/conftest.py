@@ -1,4 +1,4 @@
-"""A test that is skipped says why, also with -q."""
+"""Prints the reason of a skipped test, also with -q."""
 
 from __future__ import annotations
 

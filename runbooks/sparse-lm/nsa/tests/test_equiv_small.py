@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from seatrial_workloads.sparse_lm.model import SparseLM  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import naive  # noqa: E402
-from seatrial_workloads.sparse_lm.paths import AttentionPaths  # noqa: E402
-from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.attention_paths import AttentionPaths  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape  # noqa: E402
 
 LENGTHS = (1, 15, 16, 17, 65)
 TOLERANCE = 1e-5

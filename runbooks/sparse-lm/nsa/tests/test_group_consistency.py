@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from seatrial_workloads.sparse_lm.ops import naive  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.selection import select  # noqa: E402
-from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape  # noqa: E402
 
 SHAPE = ModelShape(dim=32, n_layers=1, n_heads=6, n_kv_groups=2, d_k=8, d_v=8, cmp_block=8, cmp_stride=4, sel_block=16, n_sel=4, window=16)
 SEQ_LEN = 150
@@ -29,7 +29,7 @@ def test_heads_of_a_group_share_a_mask() -> None:
     mask = naive.selected_mask(ids, SHAPE, SEQ_LEN).view(2, SHAPE.n_kv_groups, SHAPE.heads_per_group, SEQ_LEN, SEQ_LEN)
 
     assert (mask == mask[:, :, :1]).all()
-    # And the groups differ, or the test would show nothing.
+    # The groups differ: otherwise the test would prove nothing.
     assert (mask[:, 0] != mask[:, 1]).any()
 
 

@@ -2,7 +2,7 @@
 
 PYTHONPATH=. pytest -q nsa/tests/test_performance_guards.py -k v2_performance_improvement --disable-warnings
 
-Prints the ratio. Without CUDA there is nothing to show: it is skipped, and says so.
+Prints the ratio. Without CUDA it is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2  # noqa
 
 SIZE, BLOCK, NUM_BLOCKS = (2, 256, 4, 32), 64, 64
 WARM_UP, ITERATIONS = 5, 10
-# v1 takes the same time again and again: three are enough.
+# The time of v1 hardly varies: three are enough.
 SLOW_ITERATIONS = 3
 MIN_RATIO = 100.0
 NO_CUDA = "NOT TESTED: no CUDA device, and the ratio is a figure of GPUs"

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from seatrial_workloads.sparse_lm.ops import gathered, naive  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.ranges import ranges_v1, ranges_v2  # noqa: E402
-from seatrial_workloads.sparse_lm.shape import ModelShape  # noqa: E402
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape  # noqa: E402
 
 BLOCK, NUM_BLOCKS = 16, 40
 SIZES = ((2, 8, 2, 12), (2, 64, 4, 32))
@@ -22,7 +22,7 @@ DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
 
 def block_ids(pattern: str, size: tuple[int, int, int, int]) -> torch.Tensor:
-    """Ascending, padded with -1 at the end, as selection gives them; out-of-range ids stand among the others."""
+    """Ascending, padded with -1 at the end, as selection returns them, with out-of-range ids among the others."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, NUM_BLOCKS, size, generator=generator)
     if pattern == "sequential":

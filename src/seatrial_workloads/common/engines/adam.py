@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice
 from seatrial_workloads.common.engines.engine import EngineOptions, Startup, no_startup
 from seatrial_workloads.common.errors import summarize_error
 
@@ -59,8 +59,8 @@ def _build_problem(deepspeed: ModuleType) -> str | None:
 def create_adam(
     deepspeed: ModuleType, parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks, startup: Startup = no_startup
 ) -> tuple[torch.optim.Optimizer, Choice]:
-    """The optimiser. If FusedAdam does not build on one rank, all use torch's, unless FusedAdam was requested. The build is a part of the
-    start-up of its own: minutes on a machine without DeepSpeed's cached ops."""
+    """If FusedAdam does not build on one rank, all use torch's, unless FusedAdam was requested. The build is a named part of the start-up:
+    it takes minutes on a machine without DeepSpeed's cached ops."""
     from deepspeed.git_version_info import installed_ops
 
     on_gpu = ranks.device.type == "cuda"
@@ -83,8 +83,8 @@ def create_adam(
 
 
 def build_fused_adam(torch_adam: bool | None, *, on_gpu: bool) -> tuple[bool, str]:
-    """Build the op as the first step of a run would, so that runs find it in torch's cache of extensions: whether that went well, and what
-    was done."""
+    """Build the op as the first step of a run would, so that runs find it in torch's extension cache; returns whether it succeeded, and
+    what was done."""
     import deepspeed
     from deepspeed.git_version_info import installed_ops
     from deepspeed.ops.op_builder import FusedAdamBuilder

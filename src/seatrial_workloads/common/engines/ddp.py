@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from seatrial_workloads.common.checkpoints import load_random_states, load_tensors, save_random_states, save_tensors
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.engines.adam import FUSED, REQUESTED, TORCH, create_torch_adam
 from seatrial_workloads.common.engines.engine import (
     TRAINING,
@@ -90,14 +90,14 @@ class DdpEngine:
         return loss
 
     def backward(self, loss: Tensor) -> None:
-        # Not divided by 1: the other workloads' losses stay the same to the bit.
+        # Not divided by 1: other workloads' losses stay bit-identical.
         mean = loss / self._options.accumulate if self._options.accumulate > 1 else loss
         with self._without_exchange():
             self._scaler.scale(mean).backward()
         self._calls += 1
 
     def _without_exchange(self) -> contextlib.AbstractContextManager[object]:
-        """Before the last call of a step gradients stay local. A static graph is learnt in the first backward, which must exchange."""
+        """Keep gradients local until the last call of a step. The first backward always exchanges: it records a static graph."""
         is_last = self._calls + 1 >= self._options.accumulate
         must_exchange = self._options.ddp.static_graph and not self._synced_once
         if is_last or must_exchange or not isinstance(self._wrapped, DistributedDataParallel):
@@ -111,7 +111,7 @@ class DdpEngine:
         self._updates += 1
 
     def _set_lr(self) -> None:
-        """In place where a captured step reads it."""
+        """Set in place where a captured step reads it."""
         lr = self._options.lr_at(self._updates)
         for group in self._optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
@@ -163,7 +163,7 @@ class DdpEngine:
         return loss.detach(), self.grad_norm
 
     def replay(self, **inputs: Tensor | None) -> Tensor:
-        """Forward, backward and step as captured; the loss. It may alternate with the three by themselves."""
+        """Replay forward, backward and step; returns the loss. It may alternate with separate calls of the three."""
         assert self._graph is not None, "capture() first"
         self._set_lr()
         loss, self.grad_norm = self._graph(inputs)
@@ -217,20 +217,20 @@ def _no_buffer_sync() -> dict[str, bool]:
 
 
 def cast_parameters(model: nn.Module, dtype: torch.dtype) -> None:
-    """Weights only: tables in buffers (of rotary angles, say) keep their precision."""
+    """Cast weights only: tables in buffers, such as rotary angles, keep their precision."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
 
 
 def total_norm(parameters: list[nn.Parameter]) -> Tensor:
-    """Of all gradients together."""
+    """Norm of all gradients together."""
     return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
 
 
 def compressed_all_reduce(dtype: torch.dtype) -> Callable[[object, Any], torch.futures.Future[Tensor]]:
     """A hook for DDP that averages gradients in `dtype`. Our own: torch refuses its hooks on gloo, which has these formats too."""
 
-    # Without annotations: as text, which they would be here, DDP refuses them.
+    # Without annotations: here they would be text, which DDP refuses.
     def average(state, bucket):  # type: ignore[no-untyped-def]
         buffer = bucket.buffer()
         compressed = buffer.to(dtype).div_(dist.get_world_size())

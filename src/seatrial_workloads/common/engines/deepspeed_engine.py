@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from seatrial_workloads.common.checkpoints import CheckpointError, load_random_states, load_tensors, save_random_states, save_tensors
 from seatrial_workloads.common.distributed import Ranks, ensure_process_group
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.engines.adam import TORCH, create_adam
 from seatrial_workloads.common.engines.engine import (
     TRAINING,
@@ -174,14 +174,14 @@ def _check_accelerator(deepspeed: ModuleType, ranks: Ranks) -> None:
         )
 
 
-# Stages whose flat buffers can align each weight, and the key in training.pt that says so; earlier versions had neither.
+# Stages whose flat buffers can align each weight, and the key in training.pt that records it; earlier versions had neither.
 ALIGNED_STAGES = (1, 2)
 ALIGNMENT = "parameter_alignment"
 ALIGNED_BYTES = 16
 
 
 def saved_with_alignment(folder: Path) -> bool:
-    """Whether the weights of a checkpoint of ZeRO 1 or 2 are aligned: an engine must be created alike to load it."""
+    """Whether the weights of a checkpoint of ZeRO 1 or 2 are aligned, as those of the engine that loads it must be."""
     return bool(load_tensors(folder / TRAINING).get(ALIGNMENT, False))
 
 
@@ -220,7 +220,7 @@ class DeepSpeedEngine:
         if options.zero_stage == 0:
             self._drop_zero_0_overhead(parameters)
         elif options.zero_stage in ALIGNED_STAGES:
-            # As for ZeRO 0, or the stages would differ by more than what they shard.
+            # As under ZeRO 0: otherwise stages would differ by more than what they shard.
             replace_attribute(self._engine.optimizer, "get_grad_norm_direct", functools.partial(gradient_norm, self._engine.optimizer))
         if has_flat_weights:
             _forget_steps(optimizer)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from seatrial.core.text import join_names
 from seatrial_workloads.common.checkpoints import CheckpointError
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 
 MAX_NAMED = 3
 
@@ -31,7 +31,6 @@ def no_startup(name: str) -> contextlib.AbstractContextManager[object]:
 
 
 SCHEDULES = ("log_cosine", "linear_cosine", "linear_constant")
-COMPRESSIONS = ("none", "bf16", "fp16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +96,9 @@ class EngineOptions:
     wall_clock_breakdown: bool = False
     """Let DeepSpeed time its own phases and print them; it synchronises for that."""
 
+    def __post_init__(self) -> None:
+        assert self.schedule in SCHEDULES, self.schedule
+
     def lr_at(self, step: int) -> float:
         """Learning rate of step `step`, counted from 0."""
         if self.schedule != "log_cosine":
@@ -129,8 +131,8 @@ class Engine(Protocol):
     cannot_compile: str | None
     """Why torch.compile cannot work with it; None where it can."""
     grad_norm: Tensor | None
-    """Norm of the last step's gradients before clipping, on the device; None where it was not computed. Where the loss is scaled, a norm
-    that is not finite is that of a step which the scaler skipped."""
+    """Norm of the last step's gradients before clipping, on the device; None where it was not computed. Under loss
+    scaling it is not finite in a step that the scaler skipped."""
 
     def forward(self, **inputs: Any) -> Tensor:
         """The loss in the effective precision; also used for validation, under torch.no_grad."""
@@ -181,7 +183,7 @@ def frozen_names(model: nn.Module) -> set[str]:
 
 
 def load_trained_weights(model: nn.Module, weights: dict[str, Tensor], source: Path) -> None:
-    """Load weights that include every trainable one, and no unknown one."""
+    """Load weights; a CheckpointError where a trainable one is missing or one is unknown."""
     own = model.state_dict().keys()
     differences = {"lacks": own - weights.keys() - frozen_names(model), "has also": weights.keys() - own}
     named = [f"{what} {join_names(sorted(names), MAX_NAMED)}" for what, names in differences.items() if names]

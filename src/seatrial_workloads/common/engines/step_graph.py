@@ -37,9 +37,9 @@ class StepGraph:
         # Garbage collected during a capture, such as an older graph, would invalidate it.
         gc.collect()
         with unchanged(optimizer), garbage_collector_off(), warnings.catch_warnings():
-            # The first backward pass of a process: its thread has no context yet, and torch sets it.
+            # In a process's first backward pass its thread has no CUDA context yet, and torch sets it.
             warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
-            # Steps outside of a graph are as right, and few.
+            # Steps outside the graph are correct too, and few.
             warnings.filterwarnings("ignore", message="This instance was constructed with capturable=True")
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())

@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seatrial.core.errors import nearest
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.settings import field_docs
 from seatrial_workloads.contrastive.hydra_config.command_line import CommandLine, read_command_line
 from seatrial_workloads.contrastive.hydra_config.keys import KEYS, METADATA, OUTPUT_DIR
@@ -45,7 +45,7 @@ SUPPORTED_HYDRA_SETTINGS = (HYDRA_DIR, "hydra.searchpath")
 
 
 def settings_from(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> Start:
-    """What these arguments start; raises ConfigurationError."""
+    """The training that these arguments start; raises ConfigurationError."""
     return start_of(read_command_line(argv), env)
 
 

@@ -25,7 +25,7 @@ from seatrial.machine.secrets import mask_argv
 from seatrial.machine.software import GIT, GIT_TIMEOUT_S, package_version
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.records.events import ENV_RUN_DIR
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.run_folder import NoSharedStartTime, holds_a_run, shared_start_name
 from seatrial_workloads.common.train_log import TRAIN_LOG
 from seatrial_workloads.contrastive.hydra_config.keys import OUTPUT_DIR
@@ -103,7 +103,7 @@ def git_facts(folder: Path) -> dict[str, Any]:
     """Commit, branch and changes of the repository that `folder` belongs to."""
     root = _git(folder, "rev-parse", "--show-toplevel")
     if root is None:
-        no_answer = f"{folder} is no repository, or git took over {GIT_TIMEOUT_S:g} s"
+        no_answer = f"{folder} is not a repository, or git took over {GIT_TIMEOUT_S:g} s"
         return {**NO_GIT, "error": no_answer if shutil.which("git") else "no git on PATH"}
     status = _git(folder, "status", "--porcelain")
     lines = (status or "").splitlines()

@@ -13,7 +13,7 @@ from typing import Any
 
 from seatrial.core.errors import nearest
 from seatrial.records.eta import OFF
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.settings import describe_type, strip_optional
 from seatrial_workloads.contrastive.hydra_config.keys import (
     BF16,

@@ -65,7 +65,7 @@ def _start(arguments: Sequence[str], rank: int) -> Start | None:
 
 
 def _check_paths(start: Start) -> None:
-    """Required paths exist: checked now, by key, rather than after the imports. Not for models, which may be hub ids."""
+    """Check by key that required paths exist, before the slow imports. Models may be hub ids and are not checked."""
     for field in REQUIRED_PATHS:
         path = getattr(start.settings, field)
         if path is not None and not Path(path).exists():
@@ -76,7 +76,7 @@ def _check_paths(start: Start) -> None:
 
 
 def _train(start: Start, rank: int, arguments: Sequence[str]) -> None:
-    # Before the probe is created, which reads them.
+    # Before the probe is created: it reads them.
     os.environ.update(start.environment)
     trainer = importlib.import_module(TRAINER)
     if rank == 0:

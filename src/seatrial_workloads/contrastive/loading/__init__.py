@@ -1,1 +1,1 @@
-"""From a LibriSpeech tree to batches: utterances, slices, order, tokens. `contrastive.data` puts them together."""
+"""From a LibriSpeech tree to batches: utterances, slices, order, tokens. `contrastive.data` creates the loaders."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from seatrial_workloads.contrastive.batch import Batch
+from seatrial_workloads.contrastive.loading.batch import Batch
 from seatrial_workloads.contrastive.loading.sampling import (
     MIN_SAMPLES,
     Rows,
@@ -145,7 +145,7 @@ def read_slice(path: Path, num_samples: int, start: int, out: NDArray[np.float32
     with open_audio(path) as file:
         if file.frames != num_samples:
             raise DatasetError(
-                f"{path} has {file.frames} samples, and dataset_manifest_path says {num_samples}: the manifest is outdated or of "
+                f"{path} has {file.frames} samples, and dataset_manifest_path lists {num_samples}: the manifest is outdated or of "
                 "another tree; write it again with seatrial prepare librispeech"
             )
         file.seek(start)

@@ -45,7 +45,7 @@ REMEDY = "for a small set without a download: seatrial prepare librispeech --syn
 
 
 class DatasetError(StartupError):
-    """The data on disk is not what the settings say."""
+    """The data on disk does not match the settings."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from seatrial_workloads.common.fast_paths import EqualSettings, equal_parts, equal_settings_from, open_groups
-from seatrial_workloads.sft.shapes import MODEL_TYPES
 
+# Architectures whose parts are replaced and whose parameters `sft.shapes` counts; tests compare both with transformers.
+MODEL_TYPES = ("llama", "mistral")
 LORA, RMS_NORM, ROPE, SWIGLU, ATTENTION, CROSS_ENTROPY = PARTS = ("lora", "rms_norm", "rope", "swiglu", "attention", "cross_entropy")
 # Tokens whose logits `cross_entropy` holds at once: 125 MiB in bf16 with 32,000 of vocabulary, and a product large enough to fill a GPU.
 CHUNK = 2048
@@ -27,7 +28,7 @@ NO_GPU = "no GPU: only there torch.compile fuses it"
 
 
 class Settings(Protocol):
-    """What is read of the trainer's settings here, which import this module."""
+    """The settings read here; the trainer's own class imports this module."""
 
     @property
     def fast_paths(self) -> bool | str: ...
@@ -75,7 +76,7 @@ def excluded_parts(settings: Settings, *, device: str | None = None, is_sharded:
 
 
 def excluded_by_model(*, model_type: str, activation: str, window: int | None, seq_len: int) -> dict[str, str]:
-    """Part → why a model excludes it, as far as its config tells."""
+    """Part → why a model excludes it, by its config."""
     if model_type not in MODEL_TYPES:
         return dict.fromkeys(PARTS, f"written for Llama's and Mistral's layers, not {model_type}'s")
     reasons = {SWIGLU: f"the activation is {activation}"} if activation != "silu" else {}
@@ -85,8 +86,8 @@ def excluded_by_model(*, model_type: str, activation: str, window: int | None, s
 
 
 def padding_of_stack(outputs: int, inputs: int, rank: int) -> tuple[int, int]:
-    """(rows, columns) beside a stack's frozen weights for its adapters, `rank` of them in all: below where the input is much wider than the
-    output, beside where the output is."""
+    """(rows, columns) added to a stack's frozen weights for its adapters, `rank` in all: rows where the input is much wider than the
+    output, columns where the output is."""
     room = -(-rank // PADDING) * PADDING
     return room * (inputs >= 2 * outputs), room * (outputs >= 2 * inputs)
 
@@ -106,7 +107,7 @@ def why_no_graph(settings: Settings, *, world_size: int, has_gpu: bool, has_atte
 
 
 def equalize_settings(groups: Mapping[str, Settings], *, given: Collection[str], compared: bool) -> EqualSettings:
-    """The same fast paths for all groups that leave them open; `given` are the settings that the plan sets, `compared` says that it has
-    axes or a baseline."""
+    """The same fast paths for all groups that leave them open; `given` are the settings that the plan sets, `compared`: it has axes or
+    a baseline."""
     equal = open_groups(groups, given=given, compared=compared)
     return equal_settings_from(list(equal_parts(equal, PARTS, excluded_parts)))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.fast_paths import summarize_parts
 from seatrial_workloads.sft.fast import (
@@ -44,7 +44,7 @@ LEFT_OUT = "left out: not every group of the plan can have it"
 
 
 class Rows(Protocol):
-    """What the parts themselves need to know of the settings."""
+    """The settings that the parts themselves need."""
 
     @property
     def packing(self) -> bool: ...
@@ -53,8 +53,8 @@ class Rows(Protocol):
 
 
 def choose_fast_paths(model: nn.Module, settings: Settings, device: torch.device, *, is_sharded: bool) -> dict[str, Choice]:
-    """Apply what `fast_paths` asks for; every part and the setting itself, requested and effective. A StartupError for a part of the user's
-    own list that is not available here."""
+    """Apply what `fast_paths` requests; returns every part and the setting itself, requested and effective. StartupError for a part of the
+    user's own list that is not available here."""
     excluded = excluded_parts(settings, device=device.type, is_sharded=is_sharded)
     effective = apply_fast_paths(model, [part for part in settings.fast_parts if part not in excluded], settings)
     choices = {}
@@ -72,7 +72,7 @@ def choose_fast_paths(model: nn.Module, settings: Settings, device: torch.device
 
 @dataclass(frozen=True, kw_only=True)
 class LayerParts:
-    """What one decoder layer computes in which way."""
+    """How one decoder layer computes each part."""
 
     parts: frozenset[str]
     qkv: Stack | None = None
@@ -86,7 +86,7 @@ class LayerParts:
 
 
 def apply_fast_paths(model: nn.Module, parts: Collection[str], settings: Rows) -> dict[str, tuple[bool, str]]:
-    """Change the model in place; every part, asked for or not, with whether it is in effect, and how or why not."""
+    """Change the model in place; returns every part, requested or not, with whether it is in effect, and how or why not."""
     causal = causal_lm(model)
     reasons = {**dict.fromkeys(PARTS, ""), **_why_not(causal, settings)}
     for part in (ROPE, SWIGLU):
@@ -101,11 +101,11 @@ def apply_fast_paths(model: nn.Module, parts: Collection[str], settings: Rows) -
     if CROSS_ENTROPY in wanted:
         _patch(causal, _causal_forward(causal))
     how = _how(causal, settings) if wanted else {}
-    return {part: (part in wanted, how[part] if part in wanted else reasons[part] or "not asked for") for part in PARTS}
+    return {part: (part in wanted, how[part] if part in wanted else reasons[part] or "not requested") for part in PARTS}
 
 
 def remove_fast_paths(model: nn.Module) -> None:
-    """The modules as they were, each frozen weight in its own memory."""
+    """Restore the modules, each frozen weight in its own memory."""
     for module in causal_lm(model).modules():
         if module.__dict__.pop(PATCHED, False):
             del module.__dict__["forward"]
@@ -129,7 +129,7 @@ def _projections(layer: Any) -> dict[str, list[Any]]:
 
 
 def _why_not(causal: Any, settings: Rows) -> dict[str, str]:
-    """Part → why this model cannot have it. Of another architecture nothing but its config is looked at."""
+    """Part → why this model cannot have it. For another architecture only its config is read."""
     config = causal.config
     reasons = excluded_by_model(
         model_type=config.model_type,
@@ -256,7 +256,7 @@ def _model_forward(model: Any, wanted: frozenset[str], *, packing: bool) -> Call
 
 
 def _bounds(position_ids: Tensor | None, inputs: dict[str, Any]) -> Bounds:
-    """As the collator gives them, under transformers' names, else from the positions."""
+    """Bounds from the collator, under transformers' names, else from the positions."""
     if inputs.get("cu_seq_lens_q") is not None:
         return Bounds(inputs["cu_seq_lens_q"], int(inputs["max_length_q"]))
     if position_ids is None:

@@ -23,7 +23,7 @@ class Bounds:
 
 
 def bounds_of(position_ids: Tensor) -> Bounds:
-    """From positions that start again at 0 with each sequence. Reads them back from the GPU."""
+    """Bounds from positions that start again at 0 with each sequence. Reads them back from the GPU."""
     flat = position_ids.flatten()
     starts = (flat == 0).nonzero().flatten()
     offsets = torch.cat((starts, torch.tensor([len(flat)], device=starts.device)))
@@ -31,7 +31,7 @@ def bounds_of(position_ids: Tensor) -> Bounds:
 
 
 def attention_reference(query: Tensor, key: Tensor, value: Tensor, bounds: Bounds | None, scale: float) -> Tensor:
-    """(rows, tokens, heads, width), softmax written out; the mask allows earlier tokens of the same sequence."""
+    """Inputs are (rows, tokens, heads, width). Softmax written out; the mask allows earlier tokens of the same sequence."""
     rows, tokens, heads, _ = query.shape
     if bounds is None:
         sequence = torch.arange(rows, device=query.device).repeat_interleave(tokens)

@@ -1,6 +1,6 @@
 """Cross entropy from hidden states and a frozen head, chunk by chunk: all logits never exist at once.
 
-The forward pass computes the gradient of the hidden states too, as the head needs none: a chunk's logits are made once and then discarded.
+The forward pass also computes the gradient of the hidden states, as the head needs none: a chunk's logits are computed only once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IGNORED = -100
 
 
 def cross_entropy_reference(hidden: Tensor, head: Tensor, targets: Tensor, num_items: Tensor | int | None = None) -> Tensor:
-    """As transformers computes it: all logits, in fp32."""
+    """Computed as in transformers: all logits, in fp32."""
     logits = functional.linear(hidden, head).float()
     if num_items is None:
         return functional.cross_entropy(logits, targets, ignore_index=IGNORED)

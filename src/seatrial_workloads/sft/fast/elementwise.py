@@ -23,14 +23,14 @@ def _compiled(formula: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fused(formula: Callable[..., Any], *inputs: Any) -> Any:
-    """The formula on these inputs, as one kernel where the first is on a GPU."""
+    """Compute the formula, as one kernel where the first input is on a GPU."""
     # A formula inside a compiled region is fused with what is around it.
     plain = torch.compiler.is_compiling() or not inputs[0].is_cuda
     return formula(*inputs) if plain else _compiled(formula)(*inputs)
 
 
 def rms_norm_reference(hidden: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """As transformers computes it."""
+    """Computed as in transformers."""
     wide = hidden.float()
     scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return weight * scaled.to(hidden.dtype)

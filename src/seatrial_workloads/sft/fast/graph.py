@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 Batch = Mapping[str, Tensor]
-# Before a capture: what is compiled, autotuned or allocated on first use has been by then.
+# Steps before the capture, for what is compiled, autotuned or allocated on first use.
 WARM_UP_STEPS = 3
 
 

@@ -25,7 +25,7 @@ from seatrial_workloads.sft.fast.elementwise import fused
 
 
 def lora_reference(x: Tensor, weights: Sequence[Tensor], adapters: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """Each layer by itself, outputs side by side; an adapter is (A, B, scaling)."""
+    """Each layer computed separately, outputs side by side; an adapter is (A, B, scaling)."""
     outputs = [
         functional.linear(x, weight) + (functional.linear(functional.linear(x.to(a.dtype), a), b) * scaling).to(x.dtype)
         for weight, (a, b, scaling) in zip(weights, adapters, strict=True)
@@ -83,7 +83,7 @@ class Stack:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the adapters' weights, as they are now, into the stacked ones."""
+        """Copy the adapters' current weights into the stacked ones."""
         for a, b, scaling, rows, ranks in zip(self.a_s, self.b_s, self.scalings, self.rows, self.ranks, strict=True):
             self.a[ranks].copy_(a)
             torch.mul(b, scaling, out=self.b[rows, ranks])
@@ -106,7 +106,7 @@ def _slices(sizes: Iterable[int]) -> list[slice]:
 
 
 def _beside(left: Tensor, right: Tensor, width: int) -> Tensor:
-    """Both side by side, zeros up to `width`."""
+    """The two side by side, padded with zeros to `width`."""
     joined = left.new_empty(len(left), width)
     end = left.shape[1] + right.shape[1]
     joined[:, : left.shape[1]] = left

@@ -1,1 +1,4 @@
-"""Operators of native sparse attention. `naive` is the reference with explicit masks; everything else must agree with it."""
+"""Operators of native sparse attention, the shapes and paths they take. `naive` is the reference with explicit masks.
+
+`masked`, `gathered` and `tiles` implement the same branches under the same function names; `attention_paths` chooses among them.
+"""

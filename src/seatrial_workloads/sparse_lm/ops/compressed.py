@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seatrial_workloads.sparse_lm.ops.naive import positions
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 # Matrix products of 16-bit numbers are several times slower over a width that is not a multiple of this.
 ALIGNED = 8
@@ -56,8 +56,8 @@ def _mask(shape: ModelShape, seq_len: int, num_blocks: int, starts: Tensor | Non
 
 
 def block_scores(by_group: Tensor, shape: ModelShape) -> Tensor:
-    """(batch, S, groups, selection blocks): a selection block gets the share of a compressed block's probability that its share of the
-    tokens is. Each stride of tokens collects from the blocks that cover it, and a selection block is a run of strides: sums in fp32, where
+    """(batch, S, groups, selection blocks): a selection block gets a compressed block's probability in proportion to the tokens that they
+    share. Each stride of tokens collects from the blocks that cover it, and a selection block is a run of strides: sums in fp32, where
     TF32 or autocast would round a matrix product."""
     covering, strides = shape.cmp_block // shape.cmp_stride, shape.sel_block // shape.cmp_stride
     num_blocks = shape.num_sel(by_group.shape[2])

@@ -1,6 +1,6 @@
 """The selected branch over copies of each query's blocks: work and memory grow with S × n_sel, not with S².
 
-The copies are made again in backward, so that a layer keeps only queries, keys, values and ids.
+Backward copies again, so that a layer keeps only queries, keys, values and ids.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from seatrial_workloads.sparse_lm.ops.naive import positions
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 def selected(query: Tensor, key: Tensor, value: Tensor, ids: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:
-    """`ids` (batch, queries, groups, n_sel), -1 for none; fewer queries than keys are the last ones."""
+    """`ids` (batch, queries, groups, n_sel), -1 for none. If there are fewer queries than keys, they are the last ones."""
     return checkpoint(_selected, query, key, value, ids, shape, starts, use_reentrant=False)
 
 
@@ -34,7 +34,7 @@ def _selected(query: Tensor, key: Tensor, value: Tensor, ids: Tensor, shape: Mod
 
 
 def _blocks(tokens: Tensor, ids: Tensor, shape: ModelShape) -> Tensor:
-    """(batch, groups, queries, n_sel × sel_block, d): each query's blocks, one after the other; block 0 stands in where there is none."""
+    """(batch, groups, queries, n_sel × sel_block, d): each query's blocks in a row, block 0 in place of a missing one."""
     batch, groups, seq_len, d = tokens.shape
     num_blocks = shape.num_sel(seq_len)
     blocks = functional.pad(tokens, (0, 0, 0, num_blocks * shape.sel_block - seq_len)).reshape(batch * groups * num_blocks, -1)
@@ -59,7 +59,7 @@ class _CopyRows(torch.autograd.Function):
 
 
 def _seen(ids: Tensor, shape: ModelShape, seq_len: int, starts: Tensor | None) -> Tensor:
-    """(batch, groups, queries, n_sel × sel_block)."""
+    """Mask (batch, groups, queries, n_sel × sel_block)."""
     token = ids[..., None] * shape.sel_block + torch.arange(shape.sel_block, device=ids.device)
     query_at = positions(ids.shape[2], seq_len, ids.device)[..., None]
     seen = (ids[..., None] >= 0) & (token <= query_at)

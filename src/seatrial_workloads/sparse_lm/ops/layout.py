@@ -1,4 +1,4 @@
-"""What the branches of a layer take: its projected heads, and what all layers share about positions (paths, rotary tables, documents)."""
+"""Inputs of a layer's branches: its projected heads, and what all layers share (paths, rotary tables, documents)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seatrial_workloads.sparse_lm.paths import EffectivePaths
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.attention_paths import EffectivePaths
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 class Heads(NamedTuple):
@@ -27,7 +27,7 @@ class Heads(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Of queries `first_query` to `seq_len`."""
+    """Paths and positions of the queries from `first_query` to `seq_len`."""
 
     shape: ModelShape
     paths: EffectivePaths
@@ -55,13 +55,13 @@ def rotary_tables(shape: ModelShape, first: int, end: int, device: torch.device)
 
 
 def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of (…, S, d_k) in fp32; dimension i turns with dimension i + d_k / 2."""
+    """Rotary embedding of (…, S, d_k) in fp32; dimension i rotates with dimension i + d_k / 2."""
     one, other = heads.float().chunk(2, dim=-1)
     return torch.cat((one * cos - other * sin, other * cos + one * sin), dim=-1).to(heads.dtype)
 
 
 def document_starts(documents: Tensor) -> Tensor:
-    """(batch, S): where the run of equal ids that holds a token begins."""
+    """(batch, S): start of the run of equal ids that each token belongs to."""
     position = torch.arange(documents.shape[1], device=documents.device)
     begins = torch.nn.functional.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
     return torch.where(begins, position, 0).cummax(dim=1).values

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial_workloads.sparse_lm.ops import naive
 from seatrial_workloads.sparse_lm.ops.selection import block_bytes
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 BACKENDS = {"no_flash": [SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]}
 

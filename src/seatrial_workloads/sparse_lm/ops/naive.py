@@ -2,8 +2,8 @@
 
 Queries are (batch, heads, S, d_k), the heads of a group adjacent; keys and values (batch, groups, S, d); gates (batch, groups, S, 3) in the
 order compressed, selected, window. `starts` (batch, S) is the position of the first token of each token's document, None where a row is one
-document: blocks lie on the row's grid, and a query sees nothing before its document's start. Queries may be fewer than keys: they are then
-the last ones.
+document: blocks lie on the row's grid, and a query sees nothing before its document's start. If there are fewer queries than keys,
+they are the last ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seatrial_workloads.sparse_lm.ops.layout import Heads
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -21,7 +21,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Ten
     key, value = (tensor.repeat_interleave(heads_per_group, dim=1).float() for tensor in (key, value))
     with torch.autocast(query.device.type, enabled=False):
         scores = query.float() @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-        # A row of -inf would become NaN: such a row is computed as if it saw all, then dropped.
+        # A row of -inf would become NaN: it is computed without a mask, then zeroed.
         seen = mask.any(dim=-1, keepdim=True)
         scores = scores.masked_fill(~mask & seen, float("-inf"))
         probabilities = torch.softmax(scores, dim=-1) * seen
@@ -134,7 +134,7 @@ def sparse_attention(
     starts: Tensor | None = None,
     ids: Tensor | None = None,
 ) -> Tensor:
-    """The whole: three branches, gated. `ids` in place of the selection's own."""
+    """The three branches, gated. `ids` replace the selection's own."""
     seq_len = heads.query.shape[2]
     key, value = pool(heads.cmp_key, shape, pool_key), pool(heads.cmp_value, shape, pool_value)
     cmp, probabilities = compressed(heads.query, key, value, shape, seq_len, starts)

@@ -42,15 +42,15 @@ def _runs(ids: list[int], sel_block: int, num_blocks: int, query: int) -> list[t
 
 
 def ranges_v2(ids: Tensor, sel_block: int, num_blocks: int, first_query: int = 0) -> Tensor:
-    """(batch, S, groups, K, 2), without a loop or a wait."""
+    """(batch, S, groups, K, 2), without a loop or a synchronisation."""
     if not ids.shape[-1]:
         return ids.new_zeros(*ids.shape, 2)
     with span("nsa.sel.ranges_v2"):
-        # Tokens that a query sees, t + 1, and what stands for no block: far enough behind the last to be adjacent to none.
+        # `seen`: tokens that a query sees, t + 1. `nothing` stands for no block, far enough behind the last to be adjacent to none.
         seen = torch.arange(first_query + 1, first_query + 1 + ids.shape[1], device=ids.device)[:, None, None]
         nothing = num_blocks + 1
         with span("v2_run_detection"):
-            # What is dropped sorts behind the rest, so that it cannot stand inside a run.
+            # Dropped ids sort behind the others and cannot lie inside a run.
             kept = (ids >= 0) & (ids < num_blocks) & (ids * sel_block < seen)
             ids = torch.where(kept, ids, nothing).sort(dim=-1).values
             gaps = functional.pad(functional.pad(ids, (1, 0), value=-2), (0, 1), value=nothing + 2).diff(dim=-1)

@@ -8,14 +8,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from seatrial_workloads.sparse_lm.ops.naive import positions
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 WORD = 64
 
 
 def select(scores: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:
-    """The n_sel best of the blocks that a query may see: its document's first one, its own and the one before always, ties to the lower
-    index."""
+    """The n_sel best blocks that a query may see. Its document's first block, its own and the one before are always selected; ties go to
+    the lower index."""
     seq_len, num_blocks = scores.shape[1], scores.shape[-1]
     block = torch.arange(num_blocks, device=scores.device)
     own = positions(seq_len, seq_len, scores.device) // shape.sel_block

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seatrial_workloads.sparse_lm.ops import gathered, naive
 from seatrial_workloads.sparse_lm.ops.layout import Heads
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 
 class LayerCache:
@@ -38,7 +38,7 @@ class LayerCache:
         held[:, :, at : at + added] = tensor
 
     def tokens(self, name: str) -> Tensor:
-        """What is held under the field `name` of `Heads`."""
+        """The cached tokens of the field `name` of `Heads`."""
         return self._tokens[name][:, :, : self.length]
 
     def pooled(self, name: str) -> Tensor:
@@ -47,7 +47,7 @@ class LayerCache:
 
 
 def decode(heads: Heads, cache: LayerCache) -> Tensor:
-    """(batch, heads, 1, d_v) for the newest token, already in the cache. Reads its selected blocks and its window, not the whole."""
+    """(batch, heads, 1, d_v) for the newest token, already in the cache. Reads only its selected blocks and its window."""
     shape, length = cache.shape, cache.length
     cmp, probabilities = naive.compressed(heads.query, cache.pooled("cmp_key"), cache.pooled("cmp_value"), shape, length)
     ids = naive.select(naive.block_scores(probabilities, shape, length), shape, length)
@@ -65,8 +65,8 @@ def prefill(
     to_ranges: Callable[..., Tensor],
     tokens: range | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(batch, heads, S, d_v), one token at a time, and the selected token ranges (batch, S, groups, n_sel, 2). Only those in `tokens`, if
-    given."""
+    """(batch, heads, S, d_v), one token at a time, and the selected token ranges (batch, S, groups, n_sel, 2); only for
+    `tokens`, if given."""
     outputs, ranges = [], []
     for at in range(heads.query.shape[2]) if tokens is None else tokens:
         output, selected = _one_token(

@@ -27,7 +27,7 @@ def _named(name: str) -> Iterator[None]:
 
 
 def span(name: str) -> contextlib.AbstractContextManager[None]:
-    """A named stage, where someone listens. Compiled code has none: its kernels cross stages."""
+    """A named stage, while a profiler is on. Compiled code has none: its kernels cross stages."""
     if torch.compiler.is_compiling() or not (_nvtx or torch.autograd._profiler_enabled()):
         return contextlib.nullcontext()
     return _named(name)

@@ -1,6 +1,6 @@
 """Selected and sliding-window branches with FlexAttention: tiles of 128 × 128, and a mask evaluated inside each. CUDA only.
 
-Which tiles exist is known from the sequence length alone: all causal ones for the selected branch (over 128 queries the union of selected
+The sequence length alone decides which tiles exist: all causal ones for the selected branch (over 128 queries the union of selected
 blocks is nearly everything at the lengths this path is for), a band for the window. Nothing is read from the scores on the host.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seatrial_workloads.sparse_lm.ops.selection import block_bytes
-from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.ops.shape import ModelShape
 
 TILE = 128
 
@@ -29,7 +29,7 @@ def window(query: Tensor, key: Tensor, value: Tensor, shape: ModelShape, starts:
 
 
 def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """FlexAttention is a kernel only when compiled: inside compiled code as it is, else compiled by itself."""
+    """FlexAttention is a kernel only when compiled: compile it, unless the caller is being compiled."""
     return function if torch.compiler.is_compiling() else _compiled(function)
 
 
@@ -41,8 +41,8 @@ def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def _selected(query: Tensor, key: Tensor, value: Tensor, bits: Tensor, starts: Tensor | None, shape: ModelShape) -> Tensor:
     heads, block = shape.heads_per_group, shape.sel_block
-    # Up to 64 blocks, one word holds for all keys: read once per query and tile. Beyond, the kernel reads per query and key, and its
-    # shared memory holds bytes but not words.
+    # Up to 64 blocks, one word serves all keys: read once per query and tile. Beyond, the kernel reads per query and key, and its shared
+    # memory holds bytes but not words.
     word, chosen = bits[..., 0].contiguous(), None if bits.shape[-1] == 1 else block_bytes(bits)
 
     def keep(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def _window(query: Tensor, key: Tensor, value: Tensor, starts: Tensor | None, sh
 
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, keep: Callable[..., Tensor], reach: int) -> Tensor:
-    """Over the causal tiles whose keys are at most `reach` tokens back."""
+    """Attention over the causal tiles whose keys are at most `reach` tokens back."""
     # Imported here: it takes a while, and CPU paths need none of it.
     from torch.nn.attention.flex_attention import BlockMask, flex_attention
 

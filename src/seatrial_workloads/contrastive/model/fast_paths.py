@@ -11,15 +11,15 @@ from torch import Tensor
 
 from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
+from seatrial_workloads.common.effective_settings import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import Engine
 from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.precision import Precision, torch_dtype
-from seatrial_workloads.contrastive.batch import Batch, zero_batch
 from seatrial_workloads.contrastive.equal_settings import CAPTURING_MODES, FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH, excluded_parts
-from seatrial_workloads.contrastive.fast.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
-from seatrial_workloads.contrastive.fast.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
-from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
+from seatrial_workloads.contrastive.loading.batch import Batch, zero_batch
+from seatrial_workloads.contrastive.model.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
+from seatrial_workloads.contrastive.model.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
+from seatrial_workloads.contrastive.model.speech_text import SpeechEncoder, SpeechTextModel
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
@@ -72,9 +72,9 @@ def try_capture(
 
 
 def choose_part(settings: Settings, part: str, reason: str) -> Choice:
-    """Whether a part is used; `reason` is why this node or model does not have it. A StartupError for a part of the user's own list."""
+    """Whether a part is used; `reason` is why this node or model does not have it. StartupError for a part of the user's own list."""
     if part not in settings.fast_parts:
-        # Another plan may have kept it: then the two are not alike, though both ask for equal parts.
+        # Another plan may have kept it: the two then differ, though both request equal parts.
         return Choice(True, False, LEFT_OUT) if settings.has_equal_parts else as_requested(False)
     reason = excluded_parts(settings).get(part) or reason
     if reason and settings.requires_fast_parts:
@@ -153,7 +153,7 @@ def compile_tower(model: SpeechTextModel, engine: Engine, settings: Settings, ra
         positions.use_one_length(num_frames + ALIGNED)
 
     def tower(compiled: SpeechEncoder) -> CompiledTower:
-        # Slices of one length fill their batch and need no mask; of random lengths they hardly ever do.
+        # Slices of one length fill their batch and need no mask; slices of random lengths hardly ever do.
         return CompiledTower(compiled, num_frames, dynamic=dynamic, always_masked=settings.fixed_slice_s is None)
 
     def warm_up(compiled: SpeechEncoder) -> None:

@@ -1,7 +1,7 @@
-"""What a profiled step shows. In: torch.profiler's events. Out: the attention backends that its calls took; the host's share and the
-Python frames with the most time. Also how long a pass of the sequential reference would take, from a few tokens of it.
+"""What a profiled step shows. In: torch.profiler's events. Out: the attention backends of its calls; the host's share and the Python
+frames with the most time. Also an estimate of a pass of the sequential reference, from a few of its tokens.
 
-Backends come from what ran, not from what was asked for: on a GPU from the names of the kernels under each call, on a CPU from the operator
+Backends are those that ran, not those requested: on a GPU from the names of the kernels under each call, on a CPU from the operator
 that the call was dispatched to.
 """
 
@@ -26,13 +26,13 @@ from seatrial.core.files import BY_UMASK, write_json, write_text
 from seatrial_workloads.sparse_lm.attention import RANGES
 from seatrial_workloads.sparse_lm.model import SparseLM
 from seatrial_workloads.sparse_lm.ops import naive
+from seatrial_workloads.sparse_lm.ops.attention_paths import choose_paths
 from seatrial_workloads.sparse_lm.ops.layout import create_layout
 from seatrial_workloads.sparse_lm.ops.sequential import prefill
 from seatrial_workloads.sparse_lm.ops.spans import COMPRESSED, SELECTED, WINDOW
-from seatrial_workloads.sparse_lm.paths import choose_paths
 
 ATTENTION_CALL = re.compile(r"scaled_dot_product|flash_attention|efficient_attention|cudnn_attention|flex_attention")
-# In order: a kernel of cuDNN's flash attention names both.
+# Tried in order: a kernel of cuDNN's flash attention names both.
 KERNEL_BACKENDS = (
     ("cudnn", re.compile(r"cudnn", re.IGNORECASE)),
     ("flex", re.compile(r"flex", re.IGNORECASE)),
@@ -48,7 +48,7 @@ OPERATOR_BACKENDS = (
 )
 BRANCHES = (COMPRESSED, SELECTED, WINDOW)
 NO_STAGE, BACKWARD = "-", " (backward)"
-# The compressed branch by design, whose scores selection needs, and the selected one over gathered blocks.
+# Backend of the compressed branch, whose scores selection needs, and of the selected one over gathered blocks.
 MATMUL = "matmul"
 TOP_FRAMES = 10
 
@@ -74,7 +74,7 @@ def profile_step(step: Callable[[], object]) -> Any:
 
 
 def attention_calls(events: Sequence[Any]) -> list[AttentionCall]:
-    """One entry for each kind of call, in the order of the step; a branch that is computed without one has an entry too."""
+    """One entry for each kind of call, in the order of the step; a branch without a call has an entry too."""
     found: Counter[tuple[str, str, str, str]] = Counter()
     operators = [event for event in events if event.sequence_nr >= 0]
     forward = {(event.thread, event.sequence_nr): stage for event in operators if (stage := stage_of(event)) in BRANCHES}
@@ -84,7 +84,7 @@ def attention_calls(events: Sequence[Any]) -> list[AttentionCall]:
             longest = max(kernels, key=lambda kernel: kernel.duration).name if kernels else ""
             found[stage_of(event, forward), event.name, backend_of(event.name, longest), longest] += 1
         elif not ATTENTION_CALL.search(event.name):
-            # Compiled code launches its kernels from no operator of that name.
+            # Compiled code launches its kernels without such an operator.
             for kernel in event.kernels:
                 if re.search(r"flex", kernel.name, re.IGNORECASE) and not is_under_call(event):
                     found[stage_of(event, forward), "flex_attention (compiled)", "flex", kernel.name] += 1
@@ -115,7 +115,7 @@ def is_under_call(event: Any) -> bool:
 
 
 def stage_of(event: Any, forward: Mapping[tuple[int, int], str] | None = None) -> str:
-    """The innermost stage around it; in the backward pass, which has none, that of the forward operator that it belongs to."""
+    """The innermost stage around an event; in the backward pass, which has none, that of its forward operator."""
     for outer in (event, *ancestors(event)):
         if outer.is_user_annotation:
             return str(outer.name)
@@ -125,7 +125,7 @@ def stage_of(event: Any, forward: Mapping[tuple[int, int], str] | None = None) -
 
 
 def backend_of(call: str, kernel: str) -> str:
-    """From the kernel where there is one, else from the operator."""
+    """The backend, by the kernel where there is one, else by the operator."""
     names = [name for name, pattern in KERNEL_BACKENDS if kernel and pattern.search(kernel)]
     return names[0] if names else "math" if kernel else next(name for name, pattern in OPERATOR_BACKENDS if pattern.search(call))
 
@@ -142,7 +142,7 @@ NOTHING = "no named branch and no call of scaled_dot_product_attention or FlexAt
 
 
 def write_audit(run_dir: Path, run_id: str, calls: Sequence[AttentionCall], device: str) -> list[str]:
-    """sdpa_audit.json and .txt; the lines for the log."""
+    """Write sdpa_audit.json and .txt; returns lines for the log."""
     lines = audit_table(calls) if calls else [NOTHING]
     write_json(run_dir / "sdpa_audit.json", {"run_id": run_id, "device": device, "calls": [asdict(call) for call in calls]}, BY_UMASK)
     write_text(run_dir / "sdpa_audit.txt", "\n".join(lines) + "\n", BY_UMASK)
@@ -150,7 +150,7 @@ def write_audit(run_dir: Path, run_id: str, calls: Sequence[AttentionCall], devi
 
 
 class StepProfile:
-    """A few steps under the profiler, with Python's frames. Rank 0 alone."""
+    """A few steps under the profiler, with Python's frames; on rank 0 only."""
 
     WARM_UP, PROFILED = 3, 3
 
@@ -171,7 +171,7 @@ class StepProfile:
             self._has_begun = True
 
     def finish(self) -> list[str]:
-        """profile_summary.txt and profile_trace.json; the lines for the log. None where it was finished before."""
+        """Write profile_summary.txt and profile_trace.json; returns lines for the log, none when called again."""
         profiler, self._profiler = self._profiler, None
         if profiler is None:
             return [] if self._has_begun else [f"none was taken: the run ended before step {self._begin + 1}, with which it begins"]
@@ -187,7 +187,7 @@ class StepProfile:
 
 
 def activities() -> list[ProfilerActivity]:
-    """The host's, and with CUDA its kernels."""
+    """Activities to profile: the host's, and with CUDA its kernels."""
     return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
 
 
@@ -215,7 +215,7 @@ def summarize_trace(events: Sequence[dict[str, Any]], *, main_thread: int) -> li
 
 
 def busy_us(kernels: Iterable[dict[str, Any]]) -> float:
-    """Time in which at least one ran."""
+    """Time in which at least one kernel ran."""
     total, until = 0.0, float("-inf")
     for start, stop in sorted((event["ts"], event["ts"] + event["dur"]) for event in kernels):
         total += max(0.0, stop - max(start, until))
@@ -241,14 +241,14 @@ def self_times(frames: Iterable[dict[str, Any]]) -> Counter[str]:
     return found
 
 
-# At either end of a sequence.
+# Tokens measured at either end of a sequence.
 SAMPLED_TOKENS = 8
 
 
 @torch.no_grad()
 def sequential_pass_s(model: SparseLM, rows: int, seq_len: int, device: torch.device) -> float:
-    """About how long a forward pass of the sequential prefill takes. A token attends to all before it: its time grows linearly with its
-    place, so that the mean of the first ones and the last ones is that of all."""
+    """Estimated time of a forward pass of the sequential prefill. A token attends to all before it: its time grows linearly with its
+    position, so that the mean over the first and the last few is that over all."""
     shape, attention = model.shape, model.blocks[0].attention
     layout = create_layout(shape, choose_paths(model.paths, device=device.type, seq_len=seq_len), seq_len, device)
     hidden = model.embedding(torch.zeros(rows, seq_len, dtype=torch.long, device=device))

@@ -37,5 +37,5 @@ def prefetch_for(num_workers: int, prefetch_factor: int) -> int | None:
 
 
 def prefetch_without_workers(num_workers: int, prefetch_factor: int) -> dict[str, Choice]:
-    """prefetch_factor as a setting without effect, where there are no workers."""
+    """prefetch_factor has no effect without workers."""
     return {} if num_workers else {"prefetch_factor": Choice(prefetch_factor, None, "num_workers is 0: nothing is prefetched")}

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective_settings import Choice, as_requested
 from seatrial_workloads.common.settings import check_one_of, check_types
 
 # An explicit mask has S² entries for every head. Tiles on CUDA have none: on an H200, at 4 × 8,192 tokens, a whole layer with them took
 # 39 ms, and gathered blocks alone 175.
 DENSE_UP_TO = 4096
-# Query heads that share keys and values, in flash-linear-attention's kernels: this, or a multiple of it.
+# Query heads that share keys and values in flash-linear-attention's kernels: a multiple of this.
 FLA_GROUP = 16
 
 

@@ -12,10 +12,10 @@ import torch
 from transformers import BertConfig, BertModel, Wav2Vec2Config, Wav2Vec2Model
 
 from seatrial.core.errors import nearest
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective_settings import Choice
 from seatrial_workloads.common.errors import StartupError, first_line
+from seatrial_workloads.contrastive.model.shapes import SPEECH_CONFIGS, TEXT_CONFIGS
 from seatrial_workloads.contrastive.settings import CONFIG_NAMES, DEFAULT_REVISION, Settings
-from seatrial_workloads.contrastive.shapes import SPEECH_CONFIGS, TEXT_CONFIGS
 
 # The report shows a reason with this prefix as a caution.
 RANDOM = {

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from seatrial.core.linux import garbage_collector_off
-from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTower
+from seatrial_workloads.contrastive.model.speech_text import SpeechEncoder, SpeechTower
 
 MAX_SHAPES = 32
 # A capture must not contain the one-time initialisation of libraries.
@@ -76,8 +76,8 @@ def attend_mask(token_mask: Tensor) -> Tensor:
 class GraphedTower:
     """The speech tower as CUDA graphs of one shape. Capture after DeepSpeed has moved the parameters.
 
-    The graphs belong to copies of the parameters that share their memory: hooks of DDP and ZeRO, and the streams these were made on, stay
-    out of the capture. A replayed backward copies the gradients out of the graph and hands them to the parameters themselves, all at once:
+    The graphs belong to copies of the parameters that share their memory: hooks of DDP and ZeRO, and the streams of these, stay out of the
+    capture. A replayed backward copies the gradients out of the graph and hands them to the parameters themselves, all at once:
     hooks see them as those of any other operation, and communication cannot overlap with the tower's backward pass.
     """
 
@@ -94,7 +94,7 @@ class GraphedTower:
         frames = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
         pool = torch.cuda.graph_pool_handle()
         with precision, garbage_collector_off(), warnings.catch_warnings():
-            # The first backward pass of a process: its thread has no context yet, and torch sets it.
+            # In a process's first backward pass its thread has no CUDA context yet, and torch sets it.
             warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
             for masked, samples in ((False, (features, ~frames)), (True, (features, ~frames, frames))):
                 self.graphs[masked] = _capture(self._tower, self._with_masks_last, samples, pool)
@@ -118,7 +118,7 @@ class _CapturedFunction:
 
     inputs: tuple[Tensor, ...]
     parameters: tuple[nn.Parameter, ...]
-    """The model's own, which get the gradients."""
+    """The model's own parameters, which get the gradients."""
     output: Tensor
     output_gradient: Tensor
     gradients: tuple[Tensor | None, ...]
@@ -157,7 +157,7 @@ class _Replay(torch.autograd.Function):
 
 
 def _capture(module: nn.Module, function: Callable[..., Tensor], samples: tuple[Tensor, ...], pool: Any) -> _CapturedFunction:
-    """`function` of `module`'s parameters and of tensors like `samples`, which need no gradient."""
+    """Capture `function` of `module`'s parameters and of tensors like `samples`, which need no gradient."""
     inputs = tuple(sample.clone() for sample in samples)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

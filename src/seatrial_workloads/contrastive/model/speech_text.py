@@ -15,8 +15,8 @@ from transformers import BertModel, Wav2Vec2Model
 
 from seatrial_workloads.common.precision import torch_dtype
 from seatrial_workloads.contrastive.effective_settings import EffectiveSettings
+from seatrial_workloads.contrastive.model.encoders import speech_model, text_model
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.sources import speech_model, text_model
 
 
 def gather_rows(rows: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ SpeechEncoder = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
 @dataclass
 class ComputePaths:
-    """What computes each part: the plain modules, or their fast replacements (`fast.fast_paths`)."""
+    """What computes each part: the plain modules, or their fast replacements (`model.fast_paths`)."""
 
     front_end: FrontEnd
     speech: SpeechEncoder

@@ -26,7 +26,7 @@ TEXT_CONFIGS: dict[str, dict[str, Any]] = {
     "base": {"initializer_range": 0.08},
     "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "initializer_range": 0.2},
 }
-# What transformers has where a configuration leaves a key out.
+# transformers' defaults for keys that a configuration leaves out.
 SPEECH_DEFAULTS: dict[str, Any] = {
     "hidden_size": 768,
     "num_hidden_layers": 12,

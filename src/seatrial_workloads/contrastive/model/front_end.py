@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Wav2Vec2Config, Wav2Vec2Model
 
-from seatrial_workloads.contrastive.shapes import smooth_length
+from seatrial_workloads.contrastive.model.shapes import smooth_length
 
 # Rows of a matmul must be 16-byte aligned, or a slower kernel is used.
 ALIGNED = 8
@@ -106,8 +106,8 @@ class FourierPositions(nn.Module):
     """The positional convolution by FFT, sharing the plain module's parameters."""
 
     length = 0
-    """Of the FFT, for all inputs that it is long enough for; 0 for the best of each. One for all has no branches on the number of frames,
-    on which a compiled function would depend."""
+    """FFT length for all inputs that fit; 0 chooses the best for each. A single length has no branch on the number of frames, which a
+    compiled function would specialise on."""
 
     def __init__(self, plain: nn.Module) -> None:
         super().__init__()

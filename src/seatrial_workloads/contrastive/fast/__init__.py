@@ -1,1 +1,0 @@
-"""Fast implementations of parts of the model, each next to its plain reference; `fast_paths` decides which are used."""
