@@ -1,11 +1,11 @@
-# `make demo` and `make test` set up everything they need in .venv; nothing has to be installed by hand before.
+# `make demo` and `make test` install everything into .venv.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-# Images set it to stay small; here every one of some thousand processes would compile the same modules again.
+# Container images set this; here every test process would recompile its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 OTHER_LANES := browser cluster faults gpu slurm workloads
@@ -31,7 +31,7 @@ test-faults: $(VENV)/.test-ready system-packages
 test-cluster: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m cluster tests/cluster
 
-# Jobs of a real Slurm that the tests start on namespace hosts, and mostly wait for: root only.
+# Jobs of a real Slurm that the tests start on namespace hosts: root only.
 test-slurm: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m slurm tests/slurm
 
@@ -59,18 +59,18 @@ mutate: $(VENV)/.test-ready
 test-pythons:
 	bash tests/pythons.sh
 
-# What we claim of ourselves, each with its bounds; the last line of each is one JSON object. Those of training speed need a GPU.
+# Benchmarks of Seatrial with their bounds. The training-speed ones need a GPU.
 BENCHMARKS := startup probe_overhead sampler_cost harness_gap eta_error analysis_scale page_scale prepare_speed compare_rates leak_rates \
   straggler_rates steady_state doctor_scale diagnosis stage1_speed sparse_lm_speed sft_speed endurance
 bench: $(VENV)/.test-ready
 	@failed=; for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || failed="$$failed $$name"; done; \
-	test -z "$$failed" || { echo "Failed, or a bound broken:$$failed" >&2; exit 1; }
+	test -z "$$failed" || { echo "Failed or out of bounds:$$failed" >&2; exit 1; }
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# Strict types of the harness and the runbooks' programs; the workloads lean on torch, which has few.
+# Type check of harness and runbooks; workloads are excluded (torch is mostly untyped).
 type: $(VENV)/.test-ready
 	$(BIN)/mypy
 
@@ -78,7 +78,7 @@ format: $(VENV)/.test-ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Pages that are made from the code; tests compare them with what this would write.
+# Pages generated from the code; tests compare them with what this would write.
 docs: $(VENV)/.test-ready
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_diagram.py
