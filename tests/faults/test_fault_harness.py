@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MadeOnce
-from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
+from tests.faults.campaigns import HANGING, INCONCLUSIVE, QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
 from tests.harness import Harness
 from tests.stubs.clock import WallClock
 from tests.waiting import wait_until
@@ -174,7 +174,7 @@ def test_a_rank_suspended_for_a_while_goes_on(harness: Harness) -> None:
 
 
 def test_a_rank_suspended_for_good_is_named_and_not_the_other(harness: Harness) -> None:
-    process = start_long(harness, plan=dummy(steps=60_000, limits=f"stall: {QUICK_STALL}"))
+    process = start_long(harness, plan=dummy(steps=60_000, limits=f"stall: {QUICK_STALL}", **HANGING))
     send(started_ranks(harness, 2)[0], signal.SIGSTOP)
     assert process.wait(60) == INCONCLUSIVE
     ended = outcome(harness)
