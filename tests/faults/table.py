@@ -32,7 +32,7 @@ STAGE1 = "test_fault_stage1.py"
 SPARSE_LM = "test_fault_sparse_lm.py"
 TRAINING = "test_fault_training.py"
 HOSTS, CAMPAIGNS, KILLED = "cluster/test_host_faults.py", "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
-STRANGERS = "test_fault_strangers.py"
+STRANGERS, SWEEPS = "test_fault_strangers.py", "end_to_end/test_dummy_campaign.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
 
 
@@ -55,7 +55,7 @@ RUN_FAULTS = Part(
             "A rank raises an exception",
             "The other ranks get five seconds, then TERM, then KILL; the sweep goes on with the next run.",
             "`failed`, cause `exception`, its last line, the end of the log.",
-            f"{RUNS}::test_a_crash_names_its_exception_and_the_others_run",
+            f"{SWEEPS}::test_a_crash_is_data_and_the_sweep_goes_on",
         ),
         Row(
             "Out of memory (GPU or host), port in use, killed, segmentation fault",
@@ -344,13 +344,13 @@ HARNESS_FAULTS = Part(
             "A second harness on the same folder",
             "A lock that names holder and host; across hosts, its heartbeat.",
             "Exit code 1: who holds it, and `seatrial stop`.",
-            f"{HARNESS}::test_two_harnesses_on_one_folder",
+            f"{SWEEPS}::test_stop_from_another_terminal",
         ),
         Row(
             "The plan changed between two starts",
             "Changed runs have another hash and are run; old attempts are kept.",
             "Old attempts are in the manifest, not current.",
-            f"{HARNESS}::test_the_plan_changed_between_runs",
+            f"{SWEEPS}::test_finished_runs_are_kept_more_repeats_extend_and_changed_settings_run_again",
         ),
     ),
 )

@@ -17,19 +17,11 @@ from tests.faults.campaigns import (
     dummy,
     only_attempt,
     outcome,
-    outcomes,
     run_and_end,
 )
 from tests.faults.conftest import own_segments
 from tests.harness import Harness
 from tests.stubs import no_ptrace
-
-
-def test_a_crash_names_its_exception_and_the_others_run(harness: Harness) -> None:
-    plan = dummy("crash_rank: 1", more="axes: {crash_at_step: [5, 30], micro_batch: [8]}", steps=31)
-    text = harness.run("run", str(harness.plan(plan)), code=2)
-    assert set(outcomes(harness).values()) == {("failed", "exception")}
-    assert len(outcomes(harness)) == 2 and "ordered crash of rank 1 at step 5" in text
 
 
 def test_every_ordered_crash_gets_its_cause(harness: Harness) -> None:
