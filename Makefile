@@ -25,11 +25,11 @@ test-workloads: $(VENV)/.test-ready
 
 # Faults injected into real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --maxschedchunk 1 -m faults tests/faults
+	$(BIN)/python -m pytest -n 4 --maxschedchunk 1 -m faults tests/faults
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m cluster tests/cluster
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m cluster tests/cluster
 
 # Jobs of a real Slurm that the tests start on namespace hosts: root only.
 test-slurm: $(VENV)/.test-ready system-packages

@@ -30,9 +30,15 @@ output: out
 """
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+")
 NUM_RUNS = 6
-# Long enough that it still runs when a browser on a busy machine has come up.
-LONG_PLAN = PLAN.replace("repeats: 3", "repeats: 6").replace("steps: 200", "steps: 300")
-NUM_LONG_RUNS = 12
+# Every rank waits for the file `go` before its first step: until a browser has come up.
+HELD_PLAN = PLAN.replace("repeats: 3", "repeats: 2\nenv: {PYTHONPATH: FOLDER}").replace("limits: {", "limits: {start_s: 300, ")
+NUM_HELD_RUNS = 4
+WAITS = """
+import os, time
+
+while "RANK" in os.environ and not os.path.exists("GO"):
+    time.sleep(0.05)
+"""
 OVER_WITHIN_MS = 240_000
 NUM_LISTED = "() => document.querySelectorAll('#run-list input[type=checkbox]').length"
 
@@ -56,7 +62,9 @@ def address_of(watching: subprocess.Popen[str]) -> str:
 
 
 def test_the_page_fills_while_the_campaign_runs_and_says_when_it_is_over(browser: object, harness: Harness, open_page: OpenPage) -> None:
-    running = harness.start("run", str(harness.plan(LONG_PLAN)))
+    go = harness.folder / "go"
+    (harness.folder / "sitecustomize.py").write_text(WAITS.replace("GO", str(go)))
+    running = harness.start("run", str(harness.plan(HELD_PLAN.replace("FOLDER", str(harness.folder)))))
     wait_until(lambda: len(harness.out.runs()) >= 1, "the first run begins")
     address = address_of(harness.start("watch", str(harness.out.folder), "--web"))
     opened = open_page(address, wait=False)
@@ -65,9 +73,10 @@ def test_the_page_fills_while_the_campaign_runs_and_says_when_it_is_over(browser
     # Gone if the page were loaded anew.
     opened.page.evaluate("() => { window.__same = true }")
     before = opened.page.evaluate(NUM_LISTED)
+    go.touch()
     opened.page.wait_for_function(f"before => ({NUM_LISTED})() > before", arg=before, timeout=OVER_WITHIN_MS)
     opened.page.wait_for_selector("#live[data-state=over]", timeout=OVER_WITHIN_MS)
-    opened.page.wait_for_function(f"() => ({NUM_LISTED})() === {NUM_LONG_RUNS}", timeout=OVER_WITHIN_MS)
+    opened.page.wait_for_function(f"() => ({NUM_LISTED})() === {NUM_HELD_RUNS}", timeout=OVER_WITHIN_MS)
     opened.page.wait_for_function("() => document.querySelector('h1').innerText.includes('PASS')", timeout=OVER_WITHIN_MS)
     opened.drawn()
     assert opened.page.evaluate("() => window.__same") is True

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.campaigns import Campaign
 from tests.cluster.hosts import Hosts, cluster
 from tests.cluster.machines import unavailable
 
@@ -52,3 +53,11 @@ def build(_possible: None, tmp_path: Path, shared_root: Path) -> Iterator[Build]
 def hosts(build: Build) -> Hosts:
     """head, node1 and node2."""
     return build(nodes=2)
+
+
+@pytest.fixture
+def campaign(hosts: Hosts, tmp_path: Path) -> Iterator[Campaign]:
+    """A campaign that must leave no process on any host."""
+    campaign = Campaign(hosts, tmp_path)
+    yield campaign
+    campaign.assert_nothing_left()

@@ -1,4 +1,4 @@
-"""Links between hosts of the test cluster. What test_host_faults.py needs of them (cut, slow, blocked, power lost) is shown there."""
+"""Links between hosts of the test cluster. What test_host_faults.py and test_host_checks.py need of them is shown there."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.report.html.print import required_browser
+from tests.browser.chromium import required_browser
 
 pytestmark = pytest.mark.docs
 

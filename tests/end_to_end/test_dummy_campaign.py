@@ -111,12 +111,12 @@ def test_other_plans_add_to_the_folder_and_unlike_groups_of_one_name_are_never_a
 
 
 def test_a_crash_is_data_and_the_sweep_goes_on(harness: Harness) -> None:
-    crashing = FINISHED_PLAN.replace("settings: {", "settings: {crash_rank: 1, ").replace("micro_batch: [4, 8]", "crash_at_step: [null, 5]")
+    crashing = FINISHED_PLAN.replace("settings: {", "settings: {crash_rank: 1, ").replace("micro_batch: [4, 8]", "crash_at_step: [5, null]")
     plan = str(harness.plan(crashing.replace("repeats: 2", "repeats: 1")))
     text = harness.run("run", plan, code=2)
     rows = harness.manifest()
     assert sorted((row["outcome"], row["cause"]) for row in rows) == [("failed", "exception"), ("ok", "none")]
-    assert harness.verdict() == "FAIL" and "FAIL" in text
+    assert harness.verdict() == "FAIL" and "FAIL" in text and "ordered crash of rank 1 at step 5" in text
     assert [row["reason"] for row in rows_of(harness.out.skipped_runs)] == ["run_failed"]
     best = json.loads(harness.out.best_config_json.read_text())
     assert "None" in best["group"] or "null" in best["group"]
@@ -134,7 +134,8 @@ def test_stop_from_another_terminal(harness: Harness) -> None:
     process = harness.start("run", str(harness.plan(SLOW)))
     wait_until(lambda: list(harness.out.folder.glob("*/attempt-1/heartbeat_rank1.jsonl")), "a run starts")
     assert "mb" in harness.call("watch", str(harness.out.folder), "--once")
-    assert "in use by process" in harness.run("run", "plan.yaml", code=1)
+    refused = harness.run("run", "plan.yaml", code=1)
+    assert f"in use by process {process.pid}" in refused and "seatrial stop" in refused
     assert "asked process" in harness.run("stop", str(harness.out.folder))
     process.communicate(timeout=60)
     assert process.returncode == 130

@@ -17,11 +17,15 @@ SCRIPTS = Path(__file__).parent / "scripts"
 STEPPED_WITHIN_S = 120.0
 QUICK_STALL = "{factor: 3, floor_s: 4}"
 QUICK_STALL_OF_A_SCRIPT = "{factor: 3, floor_s: 4, quiet_s: 4}"
+# Of a rank that hangs: it stops neither softly nor at TERM, so that both are waited for in full.
+HANGING = {"soft_s": 1, "term_s": 1}
 INCONCLUSIVE = 3
 """The exit code where the infrastructure failed a run: no FAIL of its group, but a request to run it again."""
 
 
-def dummy(settings: str = "", *, ranks: int = 2, steps: int = 40, limits: str = "", soft_s: int = 3, more: str = "") -> str:
+def dummy(
+    settings: str = "", *, ranks: int = 2, steps: int = 40, limits: str = "", soft_s: int = 3, term_s: int = 3, more: str = ""
+) -> str:
     """A plan of one dummy run; `settings` and `limits` without their braces."""
     return f"""
 name: fault
@@ -30,14 +34,14 @@ settings: {{step_ms: 10, log_every: 10{", " + settings if settings else ""}}}
 launcher: python
 place: {{kind: local, ranks: {ranks}}}
 steps: {steps}
-limits: {{soft_s: {soft_s}, term_s: 3{", " + limits if limits else ""}}}
+limits: {{soft_s: {soft_s}, term_s: {term_s}{", " + limits if limits else ""}}}
 telemetry: {{gpu_s: null, host_s: 1}}
 {more}
 output: out
 """
 
 
-def torch_job(args: str = "", *, steps: int = 400, limits: str = "") -> str:
+def torch_job(args: str = "", *, steps: int = 400, limits: str = "", soft_s: int = 10, term_s: int = 5) -> str:
     """A plan of one real torchrun job of two ranks over gloo."""
     return f"""
 name: fault
@@ -47,7 +51,7 @@ workload:
 launcher: torchrun
 place: {{kind: local, ranks: 2}}
 steps: {steps}
-limits: {{soft_s: 10, term_s: 5{", " + limits if limits else ""}}}
+limits: {{soft_s: {soft_s}, term_s: {term_s}{", " + limits if limits else ""}}}
 telemetry: {{gpu_s: null, host_s: null}}
 output: out
 """

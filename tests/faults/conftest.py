@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import put_first
+from tests.conftest import MadeOnce, put_first
 from tests.harness import Harness
 from tests.waiting import wait_until
 
@@ -38,6 +38,12 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     one.close()
     wait_until(lambda: not one.left_behind(), f"every process of the campaign ends: {one.left_behind()}", GONE_WITHIN_S)
     assert held_segments(own_segments() - before) == set()
+
+
+@pytest.fixture
+def speech(made_once: MadeOnce) -> Path:
+    """A small LibriSpeech tree with its manifest. Read only."""
+    return made_once("speech", lambda folder: Harness(folder).run("prepare", "librispeech", "--synthetic", "40", "--output-root", "."))
 
 
 def own_segments() -> set[str]:

@@ -31,8 +31,10 @@ FILES, INPUT, MEASURING = "test_fault_files.py", "test_fault_input.py", "test_fa
 STAGE1 = "test_fault_stage1.py"
 SPARSE_LM = "test_fault_sparse_lm.py"
 TRAINING = "test_fault_training.py"
-HOSTS, CAMPAIGNS, KILLED = "cluster/test_host_faults.py", "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
-STRANGERS = "test_fault_strangers.py"
+HOSTS, CHECKS = "cluster/test_host_faults.py", "cluster/test_host_checks.py"
+LAUNCHERS = "cluster/test_launcher_faults.py"
+CAMPAIGNS, KILLED = "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
+STRANGERS, SWEEPS = "test_fault_strangers.py", "end_to_end/test_dummy_campaign.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
 
 
@@ -55,7 +57,7 @@ RUN_FAULTS = Part(
             "A rank raises an exception",
             "The other ranks get five seconds, then TERM, then KILL; the sweep goes on with the next run.",
             "`failed`, cause `exception`, its last line, the end of the log.",
-            f"{RUNS}::test_a_crash_names_its_exception_and_the_others_run",
+            f"{SWEEPS}::test_a_crash_is_data_and_the_sweep_goes_on",
         ),
         Row(
             "Out of memory (GPU or host), port in use, killed, segmentation fault",
@@ -344,13 +346,13 @@ HARNESS_FAULTS = Part(
             "A second harness on the same folder",
             "A lock that names holder and host; across hosts, its heartbeat.",
             "Exit code 1: who holds it, and `seatrial stop`.",
-            f"{HARNESS}::test_two_harnesses_on_one_folder",
+            f"{SWEEPS}::test_stop_from_another_terminal",
         ),
         Row(
             "The plan changed between two starts",
             "Changed runs have another hash and are run; old attempts are kept.",
             "Old attempts are in the manifest, not current.",
-            f"{HARNESS}::test_the_plan_changed_between_runs",
+            f"{SWEEPS}::test_finished_runs_are_kept_more_repeats_extend_and_changed_settings_run_again",
         ),
     ),
 )
@@ -553,31 +555,31 @@ started.",
             "sshd refuses",
             "Every host is checked before the campaign.",
             "Refused, exit code 2, with ssh's error and the host; nothing was started.",
-            f"{HOSTS}::test_ssh_that_is_refused",
+            f"{CHECKS}::test_ssh_that_is_refused",
         ),
         Row(
             "One host's link is slow",
             "The doctor measures every link.",
             "A warning with the host and its figure.",
-            f"{HOSTS}::test_a_slow_link_is_named_by_the_doctor",
+            f"{CHECKS}::test_a_slow_link_is_named_by_the_doctor",
         ),
         Row(
             "A network interface that is not there",
             "The plan's names are looked up on every host, in NCCL's syntax.",
             "Refused, with the interfaces that exist.",
-            f"{HOSTS}::test_an_interface_that_is_not_there",
+            f"{CHECKS}::test_an_interface_that_is_not_there",
         ),
         Row(
             "A port that is blocked",
             "Every host tries to reach the others at the port of the rendezvous, both ways.",
             "Refused, with hosts and port.",
-            f"{HOSTS}::test_a_port_that_is_blocked",
+            f"{CHECKS}::test_a_port_that_is_blocked",
         ),
         Row(
             "A host whose name is loopback on itself",
             "All names are resolved on all hosts.",
             "Reported, with the line of /etc/hosts to fix.",
-            f"{HOSTS}::test_a_name_that_is_loopback_on_its_own_host",
+            f"{CHECKS}::test_a_name_that_is_loopback_on_its_own_host",
         ),
         Row(
             "A disk is full on one host",
@@ -595,43 +597,43 @@ started.",
             "pdsh is missing",
             "`via: auto` takes ssh.",
             "With `via: pdsh` refused, with how to install it.",
-            f"{HOSTS}::test_pdsh_that_is_missing",
+            f"{CHECKS}::test_pdsh_that_is_missing",
         ),
         Row(
             "pdsh is killed in the middle of a run",
             "Nothing: agents have their own connections.",
             "`ok`.",
-            f"{HOSTS}::test_pdsh_killed_by_a_signal_costs_the_run_nothing",
+            f"{LAUNCHERS}::test_pdsh_killed_by_a_signal_costs_the_run_nothing",
         ),
         Row(
             "pdsh is killed below a deepspeed runner of the user's, which then exits 0",
             "The ranks the runner started must match those its launchers report as ended well.",
             "`failed`, despite exit code 0.",
-            f"{HOSTS}::test_pdsh_killed_below_a_deepspeed_runner_that_then_exits_0",
+            f"{LAUNCHERS}::test_pdsh_killed_below_a_deepspeed_runner_that_then_exits_0",
         ),
         Row(
             "Versions differ",
             "Interpreter, packages and Seatrial's own code are compared.",
             "Refused, with both versions and the host that differs.",
-            f"{HOSTS}::test_versions_that_are_unlike",
+            f"{CHECKS}::test_versions_that_are_unlike",
         ),
         Row(
             "The output folder is not shared",
             "Files are written and read in both directions.",
             "Refused, with the host that sees another folder.",
-            f"{HOSTS}::test_a_folder_that_is_not_shared",
+            f"{CHECKS}::test_a_folder_that_is_not_shared",
         ),
         Row(
             "A rank on one host fails",
             "Exit codes of all hosts are kept; the others get five seconds and are stopped.",
             "The right exit code and the host.",
-            f"{HOSTS}::test_one_of_two_exit_codes_is_the_true_one",
+            f"{LAUNCHERS}::test_one_of_two_exit_codes_is_the_true_one",
         ),
         Row(
             "The hostfile is missing or empty",
             "It is read before anything else.",
             "Refused: never a run on this machine alone.",
-            f"{HOSTS}::test_a_missing_or_empty_hostfile_is_never_a_local_run",
+            f"{CHECKS}::test_a_missing_or_empty_hostfile_is_never_a_local_run",
         ),
         Row(
             "Ctrl-C on the head",

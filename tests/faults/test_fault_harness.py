@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MadeOnce
-from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
+from tests.faults.campaigns import HANGING, INCONCLUSIVE, QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
 from tests.harness import Harness
 from tests.stubs.clock import WallClock
 from tests.waiting import wait_until
@@ -174,28 +174,11 @@ def test_a_rank_suspended_for_a_while_goes_on(harness: Harness) -> None:
 
 
 def test_a_rank_suspended_for_good_is_named_and_not_the_other(harness: Harness) -> None:
-    process = start_long(harness, plan=dummy(steps=60_000, limits=f"stall: {QUICK_STALL}"))
+    process = start_long(harness, plan=dummy(steps=60_000, limits=f"stall: {QUICK_STALL}", **HANGING))
     send(started_ranks(harness, 2)[0], signal.SIGSTOP)
     assert process.wait(60) == INCONCLUSIVE
     ended = outcome(harness)
     assert (ended["outcome"], ended["cause"], ended["rank"]) == ("stalled", "suspended", 0)
-
-
-def test_two_harnesses_on_one_folder(harness: Harness) -> None:
-    process = start_long(harness)
-    text = harness.run("run", "plan.yaml", code=1)
-    assert f"process {process.pid}" in text and "seatrial stop" in text
-    harness.run("stop", "out")
-    assert process.wait(60) == 130
-
-
-def test_the_plan_changed_between_runs(harness: Harness) -> None:
-    plan = dummy(steps=50, more="repeats: 2")
-    harness.run("run", str(harness.plan(plan)))
-    harness.run("run", str(harness.plan(plan.replace("steps: 50", "steps: 40"))))
-    rows = harness.manifest()
-    assert len(rows) == 4 and [row["current"] for row in rows].count("true") == 2
-    assert {row["last_step"] for row in rows if row["current"] == "true"} == {"39"}
 
 
 def test_the_clock_set_back_while_it_runs(harness: Harness) -> None:

@@ -9,17 +9,19 @@ import socket
 
 import pytest
 
-from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
+from tests.faults.campaigns import (
+    HANGING,
+    INCONCLUSIVE,
+    QUICK_STALL,
+    QUICK_STALL_OF_A_SCRIPT,
+    dummy,
+    only_attempt,
+    outcome,
+    run_and_end,
+)
 from tests.faults.conftest import own_segments
 from tests.harness import Harness
 from tests.stubs import no_ptrace
-
-
-def test_a_crash_names_its_exception_and_the_others_run(harness: Harness) -> None:
-    plan = dummy("crash_rank: 1", more="axes: {crash_at_step: [5, 30], micro_batch: [8]}", steps=31)
-    text = harness.run("run", str(harness.plan(plan)), code=2)
-    assert set(outcomes(harness).values()) == {("failed", "exception")}
-    assert len(outcomes(harness)) == 2 and "ordered crash of rank 1 at step 5" in text
 
 
 def test_every_ordered_crash_gets_its_cause(harness: Harness) -> None:
@@ -35,7 +37,7 @@ def test_exit_code_0_without_a_step_is_no_success(harness: Harness) -> None:
 
 
 def test_a_hang_in_python_ends_as_stalled_with_rank_phase_and_frame(harness: Harness) -> None:
-    plan = dummy("hang_at_step: 30, hang_rank: 1", steps=60, limits=f"stall: {QUICK_STALL}")
+    plan = dummy("hang_at_step: 30, hang_rank: 1", steps=60, limits=f"stall: {QUICK_STALL}", **HANGING)
     ended = run_and_end(harness, plan)
     assert (ended["outcome"], ended["cause"], ended["rank"], ended["phase"]) == ("stalled", "stall", 1, "fwd")
     assert "faults.py" in ended["frame"] and ended["frame"] in ended["detail"]
@@ -44,14 +46,14 @@ def test_a_hang_in_python_ends_as_stalled_with_rank_phase_and_frame(harness: Har
 
 
 def test_a_hang_in_c_that_keeps_the_gil_is_seen_and_named(harness: Harness) -> None:
-    plan = dummy("hang_at_step: 30, hang_rank: 1, hang_in: c", steps=60, limits=f"stall: {QUICK_STALL}")
+    plan = dummy("hang_at_step: 30, hang_rank: 1, hang_in: c", steps=60, limits=f"stall: {QUICK_STALL}", **HANGING)
     ended = run_and_end(harness, plan)
     assert (ended["outcome"], ended["cause"], ended["rank"]) == ("stalled", "stall", 1)
     assert "faults.py" in ended["frame"] and "in hang_in_c" in ended["frame"]
 
 
 def test_no_output_and_no_step_ends_at_the_start_limit_with_stacks(harness: Harness) -> None:
-    ended = run_and_end(harness, dummy("start_delay_s: 600, output: none", limits="start_s: 4"))
+    ended = run_and_end(harness, dummy("start_delay_s: 600, output: none", limits="start_s: 4", **HANGING))
     assert (ended["outcome"], ended["cause"]) == ("timeout", "start_limit")
     assert any(path.read_text() for path in only_attempt(harness).stacks.iterdir())
 
@@ -138,7 +140,8 @@ def test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken
         "    if step == 40:\n        stuck()\n"
     )
     ended = run_and_end(
-        harness, f"name: mine\nworkload: {{script: mine.py}}\nlimits: {{stall: {QUICK_STALL_OF_A_SCRIPT}, term_s: 2}}\noutput: out\n"
+        harness,
+        f"name: mine\nworkload: {{script: mine.py}}\nlimits: {{stall: {QUICK_STALL_OF_A_SCRIPT}, term_s: 1}}\noutput: out\n",
     )
     assert (ended["outcome"], ended["cause"]) == ("stalled", "stall")
     assert "mine.py:3 in stuck" in ended["frame"]
@@ -159,7 +162,7 @@ def test_a_swept_script_that_prints_one_line_and_then_nothing_is_ended_and_the_o
 def test_where_py_spy_is_not_to_be_had_the_last_way_still_names_the_line(harness: Harness) -> None:
     script = harness.folder / "mine.py"
     script.write_text("import time\ndef stuck():\n    time.sleep(3600)\nprint('begun', flush=True)\nstuck()\n")
-    plan = f"name: mine\nworkload: {{script: mine.py, reads: none}}\nlimits: {{stall: {QUICK_STALL_OF_A_SCRIPT}}}\noutput: out\n"
+    plan = f"name: mine\nworkload: {{script: mine.py, reads: none}}\nlimits: {{stall: {QUICK_STALL_OF_A_SCRIPT}, term_s: 1}}\noutput: out\n"
     harness.run("run", str(harness.plan(plan)), code=2, env=no_ptrace.environment(harness.folder))
     ended = outcome(harness)
     assert (ended["outcome"], ended["frame"]) == ("stalled", "mine.py:3 in stuck")

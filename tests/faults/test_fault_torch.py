@@ -7,7 +7,17 @@ import signal
 import psutil
 import pytest
 
-from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL_OF_A_SCRIPT, agent_of, outcome, run_and_end, send, started_ranks, torch_job
+from tests.faults.campaigns import (
+    HANGING,
+    INCONCLUSIVE,
+    QUICK_STALL_OF_A_SCRIPT,
+    agent_of,
+    outcome,
+    run_and_end,
+    send,
+    started_ranks,
+    torch_job,
+)
 from tests.harness import Harness
 from tests.waiting import wait_until
 
@@ -17,14 +27,14 @@ STALL = f"stall: {QUICK_STALL_OF_A_SCRIPT}"
 
 @pytest.mark.parametrize("where", ["python", "c"])
 def test_a_rank_that_hangs_is_named_and_not_the_one_that_waits_for_it(harness: Harness, where: str) -> None:
-    ended = run_and_end(harness, torch_job(f', "--hang-at", "40", "--hang-in", "{where}"', limits=STALL))
+    ended = run_and_end(harness, torch_job(f', "--hang-at", "40", "--hang-in", "{where}"', limits=STALL, **HANGING))
     assert (ended["outcome"], ended["cause"], ended["rank"]) == ("stalled", "stall", 1)
     assert ended["phase"] == "fwd" or where == "c", "a rank that keeps the GIL cannot report its phase"
     assert "gloo_job.py" in ended["frame"] and "in hang" in ended["frame"]
 
 
 def test_a_script_without_the_probe_that_hangs(harness: Harness) -> None:
-    ended = run_and_end(harness, torch_job(', "--hang-at", "40", "--no-probe"', limits=STALL))
+    ended = run_and_end(harness, torch_job(', "--hang-at", "40", "--no-probe"', limits=STALL, **HANGING))
     assert (ended["outcome"], ended["cause"]) == ("stalled", "stall")
     assert ended["rank"] == 1 and "gloo_job.py" in ended["frame"] and "in hang" in ended["frame"]
 
@@ -55,7 +65,7 @@ def test_torchrun_killed(harness: Harness) -> None:
 
 
 def test_a_suspended_rank_is_named_as_such(harness: Harness) -> None:
-    process = harness.start("run", str(harness.plan(torch_job(steps=5_000, limits=STALL))))
+    process = harness.start("run", str(harness.plan(torch_job(steps=5_000, limits=STALL, **HANGING))))
     send(started_ranks(harness, 2, least_step=60)[1], signal.SIGSTOP)
     assert process.wait(90) == INCONCLUSIVE
     ended = outcome(harness)
