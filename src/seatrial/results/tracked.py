@@ -194,7 +194,6 @@ def thin(frame: pl.DataFrame, extreme: str, most: int) -> pl.DataFrame:
     """At most `most` rows in their order: the first, the last, and the lowest and the highest of every stretch between."""
     from seatrial.analyse.charts.thinning import kept_indices
 
-
     return frame if len(frame) <= most else frame[kept_indices(frame[extreme].to_numpy(), most)]
 
 
