@@ -1,6 +1,6 @@
 """Whether all else is equal in two groups: effective settings that differ without being requested, and axes without an effect.
 
-In: two groups, with what their plan requested and what their workload reported to be in effect. Out: `Unlike`s for analyse.comparable.
+In: two groups, with what their plan requested and what their workload reported to be in effect. Out: `Mismatch`es for analyse.comparable.
 
 confounded   a setting differs in effect although both requested the same: it may explain a difference in the figures. Not if the
              workload declares that it follows a setting in which the two differ (`FOLLOWS`, or `follows=` of the probe), possibly only

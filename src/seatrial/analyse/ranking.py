@@ -124,13 +124,13 @@ def _order(groups: Sequence[GroupSummary], metric: Figure, *, allow_confounded: 
     if mismatch:
         refusal = f"{_figure_name(metric)} cannot be compared: {mismatch}"
         rows = [replace(row, can_win=False, reason=refusal) if row.can_win else row for row in rows]
-    rows = _only_group_reason(rows)
+    rows = _mark_duplicates(rows)
     rows.sort(key=lambda row: _by_value(row, metric))
     best = next((row for row in rows if row.can_win), None)
     return _numbered(_against_best(rows, best, allow_confounded=allow_confounded) if best else rows)
 
 
-def _only_group_reason(rows: Sequence[RankedGroup]) -> list[RankedGroup]:
+def _mark_duplicates(rows: Sequence[RankedGroup]) -> list[RankedGroup]:
     """The rows; of groups that ran the same in effect only one can win, the others are the same configuration ranked twice."""
     same = equivalent_groups([row.summary for row in rows if row.can_win])
     found = []

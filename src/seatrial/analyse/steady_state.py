@@ -1,7 +1,7 @@
 """Which steps of a run count: where its steady state begins, and the wall-clock time and work of the steps after it.
 
 In: the step table, the steps that held a pause, and the plan's window. Out: `CountedSteps`: the window, its time, its work and its step
-times. Counted are steps that every timed rank has, after warm-up (or as the plan says), except those that held a pause on any rank: the
+times. Counted are steps that every timed rank has, after warm-up (or as the plan sets), except those that held a pause on any rank: the
 others waited for it. A step takes as long as its slowest rank; so does the window. A row may hold several steps (`span`; its `step` is the
 last of them): either all of them count or none. Also here: `Grid`, the steps of all ranks as ranks × steps, and `find_clock_jump`.
 
@@ -383,13 +383,13 @@ def level_changes(times_ms: Floats) -> bool:
     if len(batches) < MIN_STEPS or np.ptp(batches) <= TREND_LIMIT * np.min(batches):
         return False
     ends = [int(len(batches) * share) for share in END_SHARES]
-    return _halves_differ(batches) or any(
+    return _differs_at_change_point(batches) or any(
         relative_shift(batches[:end], batches[end:]) < -TREND_LIMIT or abs(relative_shift(batches[-end:], batches[:-end])) > TREND_LIMIT
         for end in ends
     )
 
 
-def _halves_differ(batches: Floats) -> bool:
+def _differs_at_change_point(batches: Floats) -> bool:
     """Whether two parts differ by Pettitt's test, for changes near the middle, which neither end shows in a short run."""
     sums, count = _rank_sums(batches), len(batches)
     index = int(np.argmax(sums)) + 1

@@ -20,7 +20,7 @@ class ComparedRun:
     repeat: int
     started_t: float
     figures: dict[str, float]
-    """By metric: samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    """By name (figures.MEASURED)."""
     steady: bool = True
     window: str = ""
     """`steps 40–199`."""

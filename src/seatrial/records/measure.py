@@ -387,7 +387,7 @@ class Window:
     excluded_steps: int = 0
     """Steps inside the window left out because of a named pause: checkpoint, eval, compile."""
     steady: bool = True
-    """False when no steady state was found; `reason` says why."""
+    """False where no steady state was found; `reason` states why."""
     reason: str = ""
 
     @property
@@ -606,7 +606,7 @@ class GroupSummary(GroupFacts):
     fingerprint: str = ""
     """The machine and code of the counted runs."""
     figures: dict[str, Estimate] = field(default_factory=dict)
-    """By metric: samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    """By name (figures.MEASURED)."""
     window_n: int = 0
     """Steps counted over all runs."""
     seed: dict[str, Scalar] = field(default_factory=dict)

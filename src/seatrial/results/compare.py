@@ -1,10 +1,10 @@
-"""Names on the command line resolved to pairs of groups to compare.
+"""Which groups are compared: from the names on the command line to pairs of groups.
 
 In: names, and the campaign of `--in`. Out: `ComparedGroup`s, and `Pairs` of baseline and candidate with the number of comparisons they
 were chosen from. A name is `OUT:GROUP`, `OUT` (its only group, else the recommended one), `GROUP` where a campaign is named beside it,
 `history:NAME`, or the NAME of a pinned row of history.
 
-    OUT:a OUT:b …     each against the first; likewise groups `a b …` with --in OUT, or after the one name OUT
+    OUT:a OUT:b …     each against the first; likewise groups `a b …` with --in OUT or after a single OUT
     OUT               every group against the plan's baseline, else against the recommended group
     OUT b             the plan's baseline, else the recommended group, and b
     OUT1 OUT2         groups of one name against each other where both have several, else the recommended ones against each other
@@ -33,7 +33,7 @@ from seatrial.results.gather import read_campaign_at
 
 HISTORY_PREFIX = "history:"
 ARGUMENTS = "arguments"
-# The rest of the fingerprint is software: commit, packages, Python, tuning variables.
+# The rest of the fingerprint is the code: commit, packages, Python, tuning variables.
 MACHINE_FACTS = ("host", "platform", "cpu", "cpu_count", "container", "gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version")
 NO_GPU_FACTS = ("gpu_name", "driver_version")
 TWO = 2
@@ -42,12 +42,12 @@ DEFAULT_BASELINE = CampaignPlan.baseline
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Pairs to compare."""
+    """The pairs to compare."""
 
     pairs: tuple[tuple[ComparedGroup, ComparedGroup], ...]
     """Baseline and candidate."""
     family: int | None = None
-    """Comparisons that these were picked from by their figures: a recommended group is the best of many."""
+    """The number of comparisons these were picked from by their figures: a recommended group is the best of many."""
     note: str = ""
     """How the baseline was chosen where it was not named."""
 
@@ -55,7 +55,7 @@ class Pairs:
 def resolve_pairs(
     names: Sequence[str], *, inside: Path | None = None, history: Path | None = None, known: Mapping[Path, GroupedCampaign] | None = None
 ) -> Pairs:
-    """The pairs that the names mean. `known` are campaigns that have been read already, by folder."""
+    """The pairs that the names mean. `known` are campaigns that were read already, by folder."""
     resolver = Resolver(inside=inside, history=history, known=known)
     folders = [_whole_campaign(name) for name in names]
     if not names and inside is not None:
@@ -75,7 +75,7 @@ def resolve_pairs(
 
 
 def resolve_scaling(names: Sequence[str], *, inside: Path | None = None, history: Path | None = None) -> list[ComparedGroup]:
-    """The groups of `--scaling`; all of a campaign that is named alone."""
+    """Every group of `--scaling`; for a single campaign all its groups."""
     resolver = Resolver(inside=inside, history=history)
     alone = _whole_campaign(names[0]) if len(names) == 1 else None if names else inside
     if alone is not None:
@@ -85,7 +85,7 @@ def resolve_scaling(names: Sequence[str], *, inside: Path | None = None, history
 
 
 class Resolver:
-    """Finds what a name means; reads each campaign once."""
+    """Resolves names; reads each campaign once, however many names need it."""
 
     def __init__(
         self, *, inside: Path | None = None, history: Path | None = None, known: Mapping[Path, GroupedCampaign] | None = None
@@ -102,7 +102,7 @@ class Resolver:
         return self._read[key]
 
     def group(self, name: str) -> ComparedGroup:
-        """What a name means; a UsageError with the nearest names where it means nothing."""
+        """The group of a name; a UsageError with the nearest names where there is none."""
         folder, group = split_name(name)
         if folder is not None:
             self.inside = self.inside or folder
@@ -179,7 +179,7 @@ def _groups_of(resolver: Resolver, folder: Path, names: Sequence[str]) -> Pairs:
 
 
 def _all_groups(resolver: Resolver, folder: Path) -> Pairs:
-    """Every group against the baseline. A recommended baseline was chosen by the figures of all groups, so all their pairs count."""
+    """Every group against the baseline. A recommended baseline was chosen by the figures of all groups, so all pairs of them count."""
     campaign = resolver.campaign(folder)
     groups = comparable_groups(campaign)
     if len(groups) < TWO:
@@ -230,7 +230,7 @@ def _two_campaigns(resolver: Resolver, first: Path, second: Path) -> Pairs:
 
 
 def _against_first(groups: Sequence[ComparedGroup], picked_from: Sequence[int]) -> Pairs:
-    """`picked_from` is the number of groups that each is the best of."""
+    """All groups against the first; `picked_from` is the number of groups that each was picked from."""
     family = sum(max(picked_from[0], many) for many in picked_from[1:])
     picked = [f"{group.name} from {many}" for group, many in zip(groups, picked_from, strict=True) if many > 1]
     chosen = f"Some were chosen from groups by their figures ({', '.join(picked)}): {family} comparisons count for the correction."
@@ -238,7 +238,7 @@ def _against_first(groups: Sequence[ComparedGroup], picked_from: Sequence[int]) 
 
 
 def comparable_groups(campaign: GroupedCampaign) -> list[str]:
-    """Groups of the main lane with a counted run, or of any lane where none is on it; without the sentinel."""
+    """Groups of the main lane with a counted run, or of all lanes where it has none, without the sentinel."""
     counted = [group for group in campaign.groups if group.runs and group.mode != SENTINEL]
     return [group.group for group in counted if group.lane] or [group.group for group in counted]
 
@@ -287,7 +287,7 @@ def _compared_run(run: MeasuredRun) -> ComparedRun:
 
 
 def _facts(run: MeasuredRun) -> tuple[dict[str, str], dict[str, str]]:
-    """Facts of machine and code. What was not found is left out; where the host is known, no GPU is a fact, too."""
+    """Machine and code. Unknown facts are left out, but where the host is known, having no GPU is a fact too."""
     provenance = run.attempt.provenance
     flat = {"script_sha256": (run.attempt.spec.script_sha256 or "")[:SHORT_HASH_DIGITS]}
     for name, value in fingerprint_facts(provenance).items():
@@ -300,7 +300,7 @@ def _facts(run: MeasuredRun) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:
-    """Fixed settings, axes, and what the plan adds to the environment."""
+    """Fixed settings, axes, and variables that the plan adds to the environment."""
     spec = run.attempt.spec if run else None
     fixed: Mapping[str, Scalar] = spec.settings if spec else {}
     settings = {name: _masked_text(name, value) for name, value in {**fixed, **summary.axes}.items()}
@@ -310,7 +310,7 @@ def _settings(run: MeasuredRun | None, summary: GroupSummary) -> dict[str, str]:
 
 
 def _typed(spec: RunSpec, settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings on the command line of a script beside the plan's: its options, and its other arguments as one text."""
+    """Settings on a script's command line besides the plan's: its options, and its other arguments as one text."""
     argv = [argument.replace(spec.run, "{run}") for argument in mask_argv(spec.workload.args)]
     named = {value: f"{{{name}}}" for name, value in settings.items() if value}
     found = {name: _masked_text(name, value) for name, value in typed_settings(argv, spec.env).items()}
