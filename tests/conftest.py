@@ -10,10 +10,12 @@ import contextlib
 import gc
 import importlib
 import os
+import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from filelock import FileLock
@@ -27,13 +29,36 @@ ROOT = Path(__file__).parents[1]
 with contextlib.suppress(ImportError):
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # Its own profile for CI=1 would try the same examples every time.
+    settings.register_profile("any speed", deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any speed")
 
 # A job in the background of a shell ignores SIGINT, one under nohup SIGHUP, and so would every process that a test starts and interrupts.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+# Reasons to skip that .ci/run can do something about; others are facts of the machine (a kernel without netem, no seeds, no GPU).
+LACKING = re.compile(r"deepspeed is not installed|could not import '(?:deepspeed|hydra|torch|transformers)'|no C compiler|needs root")
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _failed_where_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _failed_where_skipped((yield))
+
+
+def _failed_where_skipped(report: Report) -> Report:
+    """Under CI=1 a test that is skipped for what could be installed has failed: a lane that nobody ran has shown nothing."""
+    if os.environ.get("CI") == "1" and report.skipped and isinstance(report.longrepr, tuple) and LACKING.search(report.longrepr[2]):
+        report.outcome, report.longrepr = "failed", f"under CI=1 this is a failure: {report.longrepr[2]}"
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

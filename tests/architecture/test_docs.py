@@ -22,11 +22,6 @@ def test_every_verb_has_help_with_two_examples(verb: str, capsys: pytest.Capture
     assert len(re.findall(r"seatrial [a-z]+ ", text.split("╰")[-1])) >= 2
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
-def test_every_verb_is_in_the_reference(verb: str) -> None:
-    assert f"## seatrial {verb}" in (ROOT / "docs" / "cli.md").read_text()
-
-
 def test_generated_pages_are_fresh() -> None:
     done = subprocess.run([sys.executable, "docs/make_pages.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

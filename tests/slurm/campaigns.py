@@ -15,8 +15,8 @@ from tests.slurm.controller import SlurmCluster
 
 ONE_NODE: dict[str, Any] = {**DUMMY, "name": "jobs", "place": {"kind": "slurm", "partition": "gpu", "time": "5"}}
 LONG: dict[str, Any] = {**ONE_NODE, "steps": 100_000, "limits": {"start_s": 60, "run_s": 600}}
-# Enough for the harness to be killed, and short enough to wait for.
-SOME_SECONDS: dict[str, Any] = {**ONE_NODE, "steps": 300, "settings": {"step_ms": 50}}
+# Enough for a job to be disturbed, and short enough to wait for.
+SOME_SECONDS: dict[str, Any] = {**ONE_NODE, "steps": 160, "settings": {"step_ms": 50}}
 
 
 class JobCampaign(Campaign):

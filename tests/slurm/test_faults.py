@@ -56,7 +56,8 @@ def test_a_preempted_job_is_run_again(campaign: JobCampaign) -> None:
 
 
 def test_a_node_that_goes_down(campaign: JobCampaign) -> None:
-    running = started(campaign, {**SOME_SECONDS, "place": {**SOME_SECONDS["place"], "nodes": 2}}, ranks=2)
+    # Longer than Slurm takes to notice.
+    running = started(campaign, {**SOME_SECONDS, "steps": 300, "place": {**SOME_SECONDS["place"], "nodes": 2}}, ranks=2)
     campaign.hosts.poweroff("node2")
     campaign.wait(lambda: campaign.attempt().outcome.exists() or "node2" in campaign.slurm.run("sinfo", "-R"), lambda: running.output)
     campaign.slurm.boot("node2")

@@ -9,18 +9,21 @@ import pytest
 from seatrial.records.outcome import Cause, Outcome
 from tests.slurm.campaigns import LONG, SOME_SECONDS, JobCampaign, ended, started
 
+# Enough for a harness to be killed and for two more to find the job running.
+PICKED_UP = {**SOME_SECONDS, "steps": 300}
+
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
 def test_a_harness_that_goes_away_and_another_that_picks_up(campaign: JobCampaign, number: int) -> None:
-    running = started(campaign, SOME_SECONDS)
+    running = started(campaign, PICKED_UP)
     job = campaign.job()
     running.signal(number)
     campaign.wait(lambda: not running.running, lambda: running.output)
     assert campaign.slurm.state(job) == "RUNNING"
     if number == signal.SIGKILL:
-        text = campaign.run({**SOME_SECONDS, "steps": 301}, code=None)
+        text = campaign.run({**PICKED_UP, "steps": 301}, code=None)
         assert f"Slurm job {job} is running for base_r1 of the previous plan (attempt 1)" in " ".join(text.split()), text
-    campaign.run(SOME_SECONDS)
+    campaign.run(PICKED_UP)
     assert campaign.outcome().outcome is Outcome.OK and campaign.job() == job
     assert not campaign.attempt(number=2).folder.exists()
 

@@ -22,7 +22,7 @@ def test_a_full_queue_until_the_deadline(campaign: JobCampaign) -> None:
 
 def test_a_job_that_waits_again_is_shown_as_waiting(campaign: JobCampaign) -> None:
     """Pinned to a node that somebody else gets meanwhile, it has neither a step nor a time to go, and its own deadline."""
-    place = {**LONG["place"], "nodelist": "node1", "queue_s": "20s"}
+    place = {**LONG["place"], "nodelist": "node1", "queue_s": "12s"}
     running = campaign.start({**LONG, "place": place}, "--heartbeat", "2")
     campaign.wait_for_steps(running, 1)
     campaign.slurm.run(
@@ -51,8 +51,8 @@ def test_two_jobs_in_flight_on_different_nodes(campaign: JobCampaign) -> None:
 def test_a_controller_that_is_away_for_a_while(campaign: JobCampaign) -> None:
     running = started(campaign, SOME_SECONDS)
     campaign.slurm.stop_controller()
-    # The time it is away is what is tested.
-    time.sleep(20)
+    # The time it is away is what is tested: longer than a question to it and what a job that is over is given.
+    time.sleep(12)
     campaign.slurm.start_controller()
     ended(campaign, running, code=0, timeout_s=120.0)
     assert campaign.outcome().outcome is Outcome.OK and not campaign.attempt(number=2).folder.exists()
