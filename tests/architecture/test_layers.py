@@ -142,11 +142,9 @@ OTHER_SIDE = {
     "seatrial.campaign.slurm_allocation_program": "runs the loop inside a job",
     "seatrial.report.text": "text primitives, which the view needs as well as the renderers above it",
     "seatrial.report.write": "writes every form of the report, the page among them; html uses the tables and words beside it",
-    "seatrial_workloads.contrastive.data": "puts the parts in loading together; these share batch and settings with it",
-    "seatrial_workloads.contrastive.train": "installs the fast paths of a model that they replace parts of",
-    "seatrial_workloads.sft.shapes": "tensor shapes that the fast paths share with the trainer",
-    "seatrial_workloads.sparse_lm.paths": "names of the attention paths, which the ops record",
-    "seatrial_workloads.sparse_lm.shape": "the attention's shape, which model and ops share",
+    "seatrial_workloads.contrastive.data": "puts the parts in loading together; these share the settings with it",
+    "seatrial_workloads.contrastive.memory": "forecasts the memory of the model's shapes",
+    "seatrial_workloads.contrastive.train": "trains the model, which shares the settings with it",
 }
 
 

@@ -286,7 +286,7 @@ def test_rates_are_per_rank_where_there_is_no_gpu() -> None:
 def test_an_absurd_detectable_difference_is_too_few_runs() -> None:
     found = compare(side("a", [1.0, 1e3, 1e6]), factory.elsewhere("b", [2.0, 1e3, 1e6]))
     assert found.ratio is not None and found.detectable_pct is None and "too few runs to tell" in found.reason
-    assert dict(facts(found))["would show"].startswith("too few runs to tell")
+    assert dict(facts(found))["would show"][0].startswith("too few runs to tell")
 
 
 def test_losses_of_unlike_lengths_are_not_judged() -> None:
