@@ -1,7 +1,8 @@
 """Attempts measured, many of them by worker processes on every core.
 
 In: attempts as read from disk, and the detail of their charts, if any. Out: `MeasuredRun`s in the same order. Charts of a run are computed
-here too, while its tables are in memory; only current attempts get some. `python -m seatrial.results.workers PIPE PARENT` is one worker.
+here too, while its tables are in memory: only those of current attempts, and for the live page those of running ones.
+`python -m seatrial.results.workers PIPE PARENT` is one worker.
 
 Workers are programs of their own and not concurrent.futures: children of `multiprocessing` read their task before any line of ours runs and
 hold both ends of their queue, so that they print a traceback on the user's terminal, or stay behind, when the parent is killed meanwhile.
@@ -37,7 +38,7 @@ from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution
 from seatrial.records.columns import Detail, RunCharts
 from seatrial.records.measure import RunMeasure
-from seatrial.records.results import MeasuredRun
+from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.telemetry import TelemetryTables
 
 if TYPE_CHECKING:
@@ -134,6 +135,48 @@ def _draw(run: MeasuredRun, found: RunMeasure, tables: StepTables, samples: Tele
             "with its event files and telemetry.",
         )
         return replace(run, measure=replace(found, cautions=(*found.cautions, caution)))
+
+
+def add_live_charts(results: CampaignResults) -> CampaignResults:
+    """The results with charts of the running attempts as well."""
+    from seatrial.analyse.charts.run_charts import detail_for
+
+    if not any(run.attempt.current and run.outcome is None for run in results.runs):
+        return results
+    detail = detail_for(sum(run.attempt.current for run in results.runs))
+    runs = [
+        replace(run, charts=draw_running(run.attempt, detail)) if run.attempt.current and run.outcome is None else run
+        for run in results.runs
+    ]
+    return replace(results, runs=tuple(runs))
+
+
+def draw_running(attempt: Attempt, detail: Detail) -> RunCharts:
+    """Charts of what a running attempt has written so far, with the window it would have if it ended now; empty where its files cannot be
+    read: the page is refreshed soon."""
+    from seatrial.analyse.charts.run_charts import run_charts
+    from seatrial.analyse.measure import measure_run
+    from seatrial.collect.steps import read_steps
+    from seatrial.collect.telemetry import read_telemetry
+
+    try:
+        tables, samples = read_steps(attempt), read_telemetry(attempt)
+        found = measure_run(attempt, tables, samples)
+        return run_charts(attempt, tables, samples, found, detail, launched_t=launched_t(attempt))
+    except Exception:
+        # Files that are being written may hold anything.
+        return RunCharts()
+
+
+def launched_t(attempt: Attempt) -> float | None:
+    """Wall clock of the launch, from the file that is written last before it."""
+    paths = AttemptPaths(Path(attempt.folder))
+    for path in (paths.provenance, paths.agent_order, paths.environment):
+        try:
+            return path.stat().st_mtime
+        except OSError:
+            continue
+    return None
 
 
 class Workers:

@@ -14,8 +14,8 @@ from seatrial.records.results import CampaignResults, LiveState
 from seatrial.report.html import page
 from seatrial.report.html.data import PageData, page_data
 from seatrial.results.cache import MeasureCache
-from seatrial.results.live_charts import add_live_charts
 from seatrial.results.recompute import gather_results
+from seatrial.results.workers import add_live_charts
 from seatrial.web.compressed_text import CompressedText
 from seatrial.web.refresher import PageVersion, Source, folder_marks
 from seatrial.web.state import CampaignState, read_state

@@ -21,8 +21,8 @@ from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
 from seatrial.results import workers
 from seatrial.results.cache import MeasureCache
-from seatrial.results.live_charts import add_live_charts, draw_running, launched_t
 from seatrial.results.recompute import RunRecorder, gather_results, recompute
+from seatrial.results.workers import add_live_charts, draw_running, launched_t
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import event, write_attempt, write_events
 from tests.unit.results.campaigns import write_campaign
