@@ -1,4 +1,5 @@
-"""One attempt from its start until none of its processes is left: the loop that reads output, obeys the harness and ends processes.
+"""One attempt from its start until none of its processes is left: the loop that reads output, runs the harness's commands and ends
+processes.
 
     start ──► running ──► launcher over: `exited` ──► what is left gets TERM, then KILL ──► no descendant: `gone`
 
@@ -210,7 +211,7 @@ class Supervisor:
             self._stop()
 
     def _obey(self, now: float) -> None:
-        """Carry out the harness's commands since the last turn; kill everything if it is gone."""
+        """Run the commands that the harness has sent since the last turn; kill everything if it is gone."""
         commands = self._harness.receive(now)
         gone = self._harness.why_gone(now)
         if self._commands_fd is not None and self._harness.fileno() < 0:

@@ -106,7 +106,7 @@ class _Pair:
         return a != b and not (is_request and {a, b} in _SWITCHES)
 
     def is_followed(self, name: str) -> bool:
-        """Whether it was declared to follow a setting in which the two differ, with a value in one of them for which that was declared."""
+        """Whether it is declared to follow a setting that differs, for a value of that setting that one of the groups has."""
         return any(self.differs(other) and (not values or self._one_has(other, values)) for other, values in self._declared(name))
 
     def is_part_of(self, name: str, differing: Sequence[str]) -> bool:

@@ -9,11 +9,12 @@ is collected late (a sawtooth). A leak grows at one pace. So a series is steady 
 
 1. Blocks. It is cut into two dozen blocks of equal time, fewer for a sawtooth, where a block is longer than a tooth. A block's level is
    its minimum or its median, whichever shows the pace better: the minimum of a sawtooth is steady, the median of short dips is.
-2. Slope. The interval of the Theil-Sen slope over the blocks' levels lies above 0, and the growth is well above their scatter.
-3. Pace. The second half grows at least 0.6 times as fast as the first, by the lower bound of a fitted parabola. A cache that fills with a
+2. Slope. The Theil-Sen slope over the blocks' levels is known within a factor of 1.6, its interval above 0 (MAX_FACTOR).
+3. Growth. It is at least 8 MiB, and 8 times the scatter of the levels.
+4. Pace. The second half grows at least 0.6 times as fast as the first, by the lower bound of a fitted parabola. A cache that fills with a
    time constant of a third of the run falls below 0.45.
-4. Parts. In each of six parts the level rises by at least a third of a fair share, and by at most two and a half times it; a few steps, or
-   a ramp that ended, do not.
+5. Parts. From each of six parts to the next the level rises by 0.35 to 2.5 times what the slope gives; a few steps, or a ramp that
+   ended, do not.
 
 Up to four tenths at the beginning may be cut as warm-up. A series that can have grown only a little is flat; one that grew and whose last
 part is flat has stopped. A verdict needs 60 samples. Within five minutes growth is a leak only above 20 times the scatter and after 50

@@ -1,9 +1,9 @@
 """The order of the groups, whether one wins, and which one is recommended.
 
-In: group summaries and `rank_by`. Out: `Ranking`. The order is that of the metric. The best is the group with the best mean on logs among
-those that can win: at least one run, none failed; none can where the metric does not mean the same in all of them (analyse.comparable). A
-group whose Welch interval against the best includes 1 is tied with it. The best wins only where no group is tied with it. Otherwise one of
-those at the top is recommended: the lowest p90/p50, then the simpler setting, among those whose mean lies inside the best one's interval
+In: group summaries and `rank_by`. Out: `Ranking`. The order is that of the metric. A group can win that has a run and no failed one; none
+can where the metric measures different work in some of them (analyse.comparable). The best is the one with the best mean on logs of these.
+A group whose Welch interval against the best includes 1 is tied with it. The best wins only where no group is tied with it. Otherwise one
+of those at the top is recommended: the lowest p90/p50, then the simpler setting, among those whose mean lies inside the best one's interval
 and within 10 % of it, and that are not significantly worse than a better one, so that scatter does not decide. A group of one run has no
 interval: it is ranked by value.
 
@@ -470,7 +470,7 @@ def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
 
 
 def _ranking_cautions(groups: Sequence[GroupSummary], metric: Figure) -> Iterator[Caution]:
-    """What weakens the order, the gravest first."""
+    """What weakens the order, most severe first."""
     running = [group for group in groups if group.runs]
     yield from _work_mismatch_caution(running, metric)
     yield from _assumed_work(running, metric)

@@ -297,7 +297,7 @@ def worst_family(found: Sequence[Scaling]) -> Scaling | None:
     if len(found) == 1:
         return worst
     without = [one.family for one in found if one.points and not one.is_measured]
-    cautions = [f"Ran at one GPU count only, so their scaling is unknown: {'; '.join(without)}."] if without else []
+    cautions = [f"Ran at one {worst.worker} count only, so their scaling is unknown: {'; '.join(without)}."] if without else []
     cautions += [f"{one.family}: scaling unknown. {one.reason}" for one in found if not one.points]
     return replace(
         worst,

@@ -10,8 +10,8 @@ them left in falsifies the figure. MSER, the usual rule for simulations, minimis
 times: without warm-up it cuts anywhere, and one long pause late in the run makes it cut everything before. So:
 
 1. The level is the median of the second half, in medians of short batches: single slow steps do not move it.
-2. Warm-up ends with the first three batches in a row that are not slower than that level by more than the noise of the second half, or by
-   2 %. Faster batches are not warm-up: they are the run before it slowed down.
+2. Warm-up ends before the first three consecutive batches that exceed that level by no more than the noise of the second half or 2 %, the
+   larger. Faster batches are not warm-up: they are the run before it slowed down.
 3. A slow step that a batch's median hides is cut too, with all before it, when it is far above the level and among the first steps.
 4. Never more than half of the steps is cut: a run that has not settled by then is not steady.
 5. What is left must have ten steps and no trend: a robust slope (Theil-Sen over batch medians) that changes the step time by more than 10 %

@@ -55,7 +55,7 @@ DRIVES_T = 4.0
 """In standard errors; high, since the largest of many ranks is tested."""
 MAX_AUTOCORRELATION = 0.99
 LARGE = 4.5
-"""In medians of the deviations: three standard deviations."""
+"""In MADs: three standard deviations."""
 FEW_RANKS = 64
 SEEN_NOISE = 0.003
 """Smaller random delays, as a share of a step, do not show which rank is last, nor does it matter."""
@@ -69,7 +69,7 @@ MIN_PAIRS = 20
 SURE_T = 3.0
 """A difference of this many standard errors is significant."""
 CLEARLY_MORE = 4.0
-"""In squares of times: twice as long."""
+"""Ratio of variances: twice the standard deviation."""
 
 
 @dataclass(frozen=True, kw_only=True)

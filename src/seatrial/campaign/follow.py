@@ -81,7 +81,7 @@ class Follower:
         self._lost_hosts: list[LostHost] = []
 
     def follow(self, start: Callable[[], Agents]) -> Ending:
-        """Start the agents and stay with them until all of them are gone, or lost."""
+        """Start the agents and follow the run until all of them have exited or are lost."""
         agent = start()
         launched_m = self._monotonic()
         read_m, kill_m = -math.inf, math.inf

@@ -37,7 +37,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
 from seatrial.records.outcome import Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
-from seatrial.records.stored import read_outcome, read_resumption
+from seatrial.records.stored import accepted_outcome, read_resumption
 
 SCRIPT_ENDINGS = (".py", ".sh")
 NO_HOSTS: Mapping[str, HostFacts] = MappingProxyType({})
@@ -130,7 +130,7 @@ def close_attempt(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
 def link_counted(run: RunPaths, hash: str) -> None:
     """Link the files of the attempt that counts for the run with this hash: the last complete one, else the last."""
     same = [attempt for attempt in run.attempts() if _hash_of(attempt) == hash]
-    outcomes = {attempt.number: read_outcome(attempt)[0] for attempt in same}
+    outcomes = {attempt.number: accepted_outcome(attempt) for attempt in same}
     ended = [attempt for attempt in same if (found := outcomes[attempt.number]) and not found.outcome.is_cut_short]
     shown = next(reversed(ended or same), None)
     if shown is not None:

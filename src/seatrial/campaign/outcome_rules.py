@@ -21,7 +21,7 @@ KILLED = ("killed", "deepspeed_launcher_killed")
 
 @dataclass(frozen=True, kw_only=True)
 class RankEndings:
-    """What the ranks themselves recorded."""
+    """How the ranks ended, by their own events and by the launcher's log."""
 
     started: int = 0
     """Ranks that wrote a `start` event: 0 means that the workload has no probe."""

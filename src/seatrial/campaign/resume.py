@@ -32,7 +32,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, WorkloadSpec
 from seatrial.records.signatures.registry import advice, fault_named
-from seatrial.records.stored import LATEST_T, earlier_attempts, read_outcome, read_resumption, read_spec
+from seatrial.records.stored import LATEST_T, accepted_outcome, earlier_attempts, read_resumption, read_spec
 
 HEAD_BYTES = 16384
 RESUME_FROM = re.compile(r"\bresume_from=(?!null$)\S")
@@ -45,7 +45,7 @@ LONGEST_START_S = 3600.0
 def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
     """The outcome of the attempt that finished this spec; None where it is still to be run."""
     for attempt in reversed(run.attempts()):
-        outcome = read_outcome(attempt)[0]
+        outcome = accepted_outcome(attempt)
         if outcome is not None and outcome.hash == hash and not outcome.outcome.is_cut_short:
             return outcome if outcome.outcome is Outcome.OK else None
     return None
@@ -86,7 +86,7 @@ def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False,
     # Attempts that a later attempt of this training resumed from.
     linked: set[int | None] = set()
     for attempt in reversed(run.attempts()):
-        outcome = read_outcome(attempt)[0]
+        outcome = accepted_outcome(attempt)
         stored = read_spec(attempt)[0]
         is_done = outcome is not None and outcome.outcome is Outcome.OK
         changed = _change(stored, spec) if stored else ""
@@ -229,7 +229,7 @@ def _lost_steps(earlier: Sequence[AttemptPaths], resumed_at: int | None) -> int 
 
 
 def _downtime_s(earlier: Sequence[AttemptPaths], outcome: RunOutcome) -> float | None:
-    ended = [read_outcome(attempt)[0] for attempt in earlier]
+    ended = [accepted_outcome(attempt) for attempt in earlier]
     outcomes = [*(one for one in ended if one), outcome]
     if len(outcomes) <= len(earlier) or not all(one.started_t and one.ended_t for one in outcomes):
         return None

@@ -71,7 +71,7 @@ Warm = Annotated[
     bool,
     typer.Option(
         "--warm",
-        help="Then build DeepSpeed's ops and fill torch.compile's cache on every host of the plan, so that no run does it in its start-up.",
+        help="Then build DeepSpeed's ops and fill torch.compile's cache on every host of the plan, so that no run has to do it.",
     ),
 ]
 Hostfile = Annotated[
@@ -158,7 +158,7 @@ def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequen
         console.print("Warm-up skipped: preflight refuses this plan.", soft_wrap=True)
         return ()
     if any(spec.place.traits.typed_on_each_node for spec in need.runs):
-        console.print("warm-up of this machine only: there is no ssh to the other nodes, so type the same command on each", soft_wrap=True)
+        console.print("Warming up this machine only: run the same command on every other node.", soft_wrap=True)
     warmed = tuple(Section(subject=f"warm-up on {host}", checks=checks) for host, checks in warm_hosts(need, place).items())
     print_sections(console, warmed)
     return warmed
@@ -171,7 +171,7 @@ def _need(plan: Path | None, set: Overrides, out: Path | None, kind: str | None,
     if kind is not None and not traits_of(kind).runs_in_jobs:
         raise UsageError(f"--place {kind}: only slurm has checks of its own; leave it out")
     if plan is None and site is not None:
-        raise UsageError("--site needs a PLAN: what the site says counts for its runs")
+        raise UsageError("--site needs a PLAN: a site's facts apply to the runs of a plan")
     if plan is None:
         jobs = (_two_nodes(),) if kind else ()
         return Need(output=out or Path.cwd(), jobs=jobs)

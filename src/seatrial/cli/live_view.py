@@ -175,7 +175,7 @@ def _kind_of(state: LiveState) -> tuple[object, ...]:
 def state_line(state: LiveState) -> str:
     """The state in one line, without bars."""
     if state.over:
-        return one_line(f"{state.plan}: finished, {state.finished} of {state.count} runs done, {state.failed} failed")
+        return one_line(f"{state.plan}: ended, {state.finished} of {state.count} runs done, {state.failed} failed")
     if state.run is None:
         return one_line(f"{state.plan}: between runs, {state.finished} of {state.count} done")
     return one_line(f"{state.run}: {_run_right(state)} · {_campaign(state)}")

@@ -86,7 +86,7 @@ ResumeChanged = Annotated[
 ]
 KeepGoing = Annotated[
     bool,
-    typer.Option("--keep-going", help="Continue after three identical failures that no setting explains."),
+    typer.Option("--keep-going", help="Continue after three identical failures in a row, with no success, that no setting explains."),
 ]
 IgnoreNeeds = Annotated[
     bool,

@@ -100,7 +100,7 @@ def run(
     Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) resumes from its last complete
     checkpoint, with more steps too.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early after 3 identical failures in a row;
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, also when stopped after 3 identical failures in a row;
     130 interrupted; 1 a plan or command that cannot be read, or a file that could not be written.
     """
     from seatrial.cli.pernode import NodeOptions

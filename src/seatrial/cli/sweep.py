@@ -70,7 +70,7 @@ SamplesPerStep = Annotated[
     str | None,
     typer.Option(
         metavar="N",
-        help="Samples per rank and step, for samples/s: a number, or a product or sum such as '{bs}*{accum}'. Default: as the log says.",
+        help="Samples per rank and step, for samples/s: a number, or a product or sum such as '{bs}*{accum}'. Default: read from the log.",
         rich_help_panel=READING,
     ),
 ]
@@ -106,7 +106,7 @@ StallFactor = Annotated[
     ),
 ]
 Environment = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set for every rank; may be repeated.", rich_help_panel=RUNNING)
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable for every rank; repeatable.", rich_help_panel=RUNNING)
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Shuffles the order of runs; recorded. Default 0.", rich_help_panel=RUNNING)]
 StopOnError = Annotated[bool, typer.Option("--stop-on-error", help="End at the first failed run.", rich_help_panel=RUNNING)]
@@ -115,7 +115,7 @@ Nodes = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Run on this many nodes, the same line on each with its own --node-rank; the ranks and GPUs of the command are one node's.",
+        help="Run on this many nodes: type the same line on each, with its own --node-rank. The command's ranks and GPUs are per node.",
         min=1,
         max=4096,
         show_default=False,
@@ -182,7 +182,7 @@ def sweep(
 
     The same line again resumes; more repeats extend.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, or stopped early after 3 identical failures in a row;
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE, also when stopped after 3 identical failures in a row;
     130 interrupted; 1 a command that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.pernode import NodeOptions

@@ -296,7 +296,7 @@ def alarm_cautions(run: str, path: Path) -> Iterator[Caution]:
     parsed = [(line, json_object(line)) for line in lines]
     malformed = sum(alarm is None and not line.isspace() for line, alarm in parsed)
     if malformed:
-        text = f"In {path.name} {count_were(malformed, 'line')} skipped: truncated, or no alarm."
+        text = f"In {path.name} {count_were(malformed, 'line')} skipped: truncated or not alarms."
         yield Caution(kind="bad_rows", subject=run, numbers={"rows": malformed}, text=text)
     for kind, what in ALARM_KINDS.items():
         own = [alarm for _, alarm in parsed if alarm is not None and alarm.get("kind") == kind]

@@ -1,4 +1,4 @@
-"""The values of runs, groups and campaign that a criterion is judged on.
+"""Reads the values of runs, groups and campaign that a criterion is judged on; `judge.evidence` and `judge.verdict` decide.
 
 In: a criterion, whose metric is looked up in `METRICS`, and the campaign. Out: one `CriterionValue` for each run, group or campaign in its
 scope, with the file and window of the value, or why there is none and how to get it.
@@ -133,7 +133,7 @@ def _values(criterion: Criterion, entry: MetricEntry, campaign: JudgedCampaign) 
         # A failed run has no figure that could pass: its value is missing.
         values = [_run_value(criterion, entry, run) for run in campaign.ok]
         for run in (*campaign.failed, *campaign.platform_failed):
-            remedy = "because of the platform: run it again" if failed_by_platform(run) else "fix it and run it again"
+            remedy = "it failed because of the platform: run it again" if failed_by_platform(run) else "fix it and run it again"
             why = f"{run.attempt.spec.run} has no {criterion.metric} ({how_it_ended(run)}): {remedy}"
             values.append(missing(run.attempt.spec.run, why, outcome_file(run)))
         return values

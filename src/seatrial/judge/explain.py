@@ -26,7 +26,10 @@ class RawKind(enum.Enum):
 
 _GROUP_MEAN = "geometric mean over the counted runs, with Student's 95 % interval on logs{}, of: {}"
 _DECIDED_BY = ", all of which must lie on one side of the bound"
-_SLOPE = "Theil-Sen slope of memory in use over time after warm-up: the median of the slopes between all pairs of samples"
+_SLOPE = (
+    "Theil-Sen slope of memory in use over time after warm-up: the median of the slopes "
+    "between the levels of all pairs of blocks of samples"
+)
 _SCORE = "the rank's median own work in a step over that of the other ranks, minus 1"
 
 _LOSS = "loss difference"
@@ -44,12 +47,14 @@ _BY_NAME = {
     "total at": "work done by all ranks in the window over the time of the window, geometric mean over the counted runs",
     "median p90/p50": "median over the runs of p90 over p50 of a step's time in the last timing window",
     "highest p90/p50": "highest over the runs of p90 over p50 of a step's time in the last timing window",
-    "spread over repeats": "standard deviation of the throughput over the repeats, of their mean",
+    "spread over repeats": "standard deviation of the throughput over the repeats, as a share of its mean",
     "share of unstable runs": "runs whose last timing window has iter p90/p50 above 2 or step p90/p50 above 3, over all of the group",
     "drift": "a straight line through the logs of the sentinel runs' throughput over time: from the first to the last",
     "change of level": "mean of the logs of the sentinel runs' throughput after the change, minus that before it",
     "spread": "highest throughput of the sentinel runs over the lowest, minus 1",
-    "steps of warm-up": "the first change point of the steps' wall time after which it stays level; steps before it do not count",
+    "steps of warm-up": (
+        "steps before the first three consecutive batches that are not slower than the second half, and any much slower leading steps"
+    ),
     "time of slow steps": "excess time of the steps far above the median, over the time of the window",
 }
 # By the kind of a cause of unstable step times.

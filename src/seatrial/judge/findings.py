@@ -65,8 +65,8 @@ STRAGGLER_KINDS = ("slow_rank", "slow_host")
 RunTrend = tuple[MeasuredRun, MemoryTrend]
 RunStraggler = tuple[MeasuredRun, Straggler]
 RunSlowSteps = tuple[MeasuredRun, SlowSteps]
-# Above this share of a run's time slow steps are a problem, below it they are only named. The ready criteria allow the same difference in
-# speed.
+# Above this share of a run's time slow steps are a problem, below it they are only named. The criteria presets allow the same difference
+# in speed.
 SEVERE_TIME_SHARE = 0.05
 MAX_STEPS_NAMED = 3
 MAX_LINES = 3

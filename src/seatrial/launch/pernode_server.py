@@ -196,7 +196,7 @@ class QueryRounds:
 
 
 class PernodeServer:
-    """The commands of all nodes but this one, node 0's."""
+    """Node 0's server, to which the commands of all other nodes connect."""
 
     def __init__(
         self,

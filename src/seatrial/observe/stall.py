@@ -3,13 +3,13 @@
 In: progress, polled, and the harness's monotonic clock, since wall clocks may jump. Out: `Stall` or None, and its description.
 Pure.
 
-With the probe, a rank is stalled while the step in its heartbeats stays the same for longer than the plan's limit. While the rank that
-is furthest behind is between two steps, has taken them all or was restarted, all ranks get at least as long as a start, since an
-evaluation without a named pause looks like that. A named pause stops the clocks as long as its rank's heartbeat comes. Without the probe,
-a script is stalled while neither a step nor any output comes: for ten minutes or `factor` times its longest silence before, whichever is
-longer. It cannot announce an evaluation, a download or a compilation, so the limit is extended, at most threefold, while its processes
-are busy; a hanging collective is busy too, so activity alone never keeps a run. The plan's `quiet_s` is exact; with
-the probe, a named pause and the time between heartbeats do not count, and the limits of single ranks are at least as long.
+With the probe, a rank is stalled when the step in its heartbeats has not changed for longer than the plan's limit. While the rank that
+is furthest behind is between two steps, has taken them all or was restarted, every rank's limit is at least that of the start, since an
+evaluation without a named pause looks the same. A named pause stops the clocks while its rank's heartbeats arrive. Without the probe, a
+script is stalled after ten minutes, or `factor` times its longest silence so far if that is longer, without a step or output. It cannot
+announce an evaluation, a download or a compilation, so the limit is extended, at most threefold, while its processes are busy; a hanging
+collective is busy too, so the extension ends. The plan's `quiet_s` is never extended; with the probe, named pauses and the time between
+heartbeats do not count towards it, and the limits of single ranks are at least as long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIN_GAP_S = 5.0
 # Heartbeats of ranks that stop together arrive up to a heartbeat, a tick of the probe and a check apart. A rank is waited for that much
 # beyond its limit, so that those it may be waiting for are over theirs too.
 HEARTBEAT_SPREAD_S = HEARTBEAT_EVERY_S + 1.5
-# A rank without a heartbeat for longer has missed one: it is suspended, gone, or in a call that holds the interpreter lock.
+# A rank without a heartbeat for longer has missed one: it is suspended, gone, or in a call that holds the GIL.
 SILENT_S = 1.6 * HEARTBEAT_EVERY_S
 # A rank that makes progress is seen between two steps too, by chance, until its next heartbeat.
 BETWEEN_STEPS_S = 2 * HEARTBEAT_EVERY_S
@@ -320,8 +320,7 @@ def _slowest_ms(progress: Progress) -> float | None:
 MAX_IN_SECONDS_S = 600.0
 WHERE_TO_LOOK = "Read stacks/ in the attempt's folder for where each rank is, and its last lines (seatrial logs RUN{rank})"
 SILENT_CAUSES = (
-    "A silent rank was suspended (SIGSTOP), has died, or is in a call that holds Python's interpreter lock; "
-    "a full or hung file system silences it too"
+    "A silent rank was suspended (SIGSTOP), has died, or is in a call that holds the GIL; a full or hung file system silences it too"
 )
 COLLECTIVE_CAUSES = (
     "Usual causes: a collective that not every rank reaches, a network or GPU that does not answer, a rank with more batches than another"

@@ -117,7 +117,7 @@ class HealthJudge:
         self._limits = limits or HealthLimits()
         self._step = -1
         self.unseen = list(FIGURES)
-        """Figures that no sample has had so far, so that they are not judged."""
+        """Figures that no sample has had so far: they cannot be judged."""
         self._speeds: deque[float] = deque(maxlen=MAX_SPEEDS)
         self._slow = self._zero = 0
         self._collapsed: list[HealthSample] = []

@@ -118,7 +118,7 @@ def _start_limit(progress: Progress, elapsed_s: float, limits: LimitsSpec, silen
     limit = f"within {format_duration(limits.start_s)} (limits.start_s)"
     waiting = [state for state in progress.rank_states if state.step is None]
     if not waiting:
-        return Alarm(cause=Cause.START_LIMIT, text=f"no first step, and no output of a script without the probe, {limit}")
+        return Alarm(cause=Cause.START_LIMIT, text=f"no first step and no output {limit}")
     absent = sorted(set(range(progress.num_ranks)) - {state.rank for state in progress.rank_states})
     if absent:
         reached = f"{len(progress.rank_states)} of {progress.num_ranks} ranks reached their probe"

@@ -55,7 +55,7 @@ def _gate(metric: str, reason: str, *, scope: str = "", at_most: float | None = 
 
 _NO_FAILURE = _gate("failed_runs", "a configuration that fails sometimes is not accepted on the runs that survived", at_most=0)
 _COMPARABLE = _gate("loss_comparable", "a speed-up that worsens the loss does not count")
-_FINITE = _gate("loss_finite", "a NaN loss is a failed training, however fast it is")
+_FINITE = _gate("loss_finite", "a loss that is not finite is a failed training, however fast it is")
 # The seed's accuracy run in FP16 on 13,368 samples of CNN/DailyMail; required are 99 % of each score and 90 % of the length.
 _ROUGE_TARGETS = {"rouge1": 38.7792, "rouge2": 15.9075, "rougeL": 24.4957, "rougeLsum": 35.793}
 _LENGTH_TARGET = 8_167_644

@@ -172,7 +172,7 @@ def _stem(parts: ParsedCommand) -> str:
 
 
 SEVERAL_NODES = (
-    "leave it out: `seatrial sweep --nodes {nodes} --node-rank R` says it where a command is typed on each node, and in a plan "
+    "leave it out; type `seatrial sweep --nodes {nodes} --node-rank R` on each node, or set in a plan "
     "`place: {{kind: hostfile, hostfile: FILE}}` (by ssh) or `place: {{kind: pernode, nodes: {nodes}}}`"
 )
 # Options that become keys of `place`, or mean nothing with a hostfile.
@@ -189,7 +189,7 @@ def place_from_options(options: Sequence[ParsedOption]) -> dict[str, Any]:
         return {}
     for name in ("num_gpus", "num_nodes", "node_rank", "no_ssh"):
         if name in typed and typed[name].value != _DEEPSPEED_DEFAULTS.get(name):
-            why = "the slots of the hostfile say how many there are; leave it out" if name == "num_gpus" else NOT_PASSED_ON[name]
+            why = "the slots of the hostfile set the number; leave it out" if name == "num_gpus" else NOT_PASSED_ON[name]
             raise UsageError(f"{' '.join(typed[name].typed)}: {why}")
     place: dict[str, Any] = {"kind": "hostfile", **{name: typed[name].value for name in _PLACE_KEYS if name in typed}}
     if "master_port" in typed:

@@ -344,7 +344,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 UNSUPPORTED_KEYS: dict[KeyPath, str] = {
-    ("price_per_gpu_hour",): "multiply the duration of a run by your price meanwhile",
+    ("price_per_gpu_hour",): "compute it as run duration x your price",
     ("limits", "restarts"): "the same command again resumes what failed",
 }
 UNSUPPORTED_KINDS: dict[KeyPath, dict[str, str]] = {

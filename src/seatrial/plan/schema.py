@@ -53,7 +53,7 @@ def _check_text(value: Any) -> str:
     if not isinstance(value, (str, int, float)):
         raise value_error(f"must be text, not {kind_name(value)}")
     if "\0" in str(value):
-        raise value_error("holds a null byte, which no command can carry")
+        raise value_error("contains a null byte, which no argument can hold")
     return value if isinstance(value, str) else repr(value)
 
 
@@ -192,10 +192,10 @@ class Workload(StrictModel):
     """Your own regular expressions for its lines, tried first, with groups `step`, `loss`, `samples`, `tokens`, `total`, `pause`; \
 `global_samples` and `global_tokens` are those of all ranks."""
     samples_per_step: Work | None = None
-    """Samples one rank works through in a step, where the probe does not report it: a number, or a sum or product of settings and whole \
+    """Samples one rank processes in a step, where the probe does not report it: a number, or a sum or product of settings and whole \
 numbers such as `"{bs}*{accum}"`. When left out, what the script prints about itself is used (total batch size, tokens per iteration)."""
     tokens_per_step: Work | None = None
-    """Tokens one rank works through in a step, in the form of `samples_per_step`."""
+    """Tokens one rank processes in a step, in the form of `samples_per_step`."""
 
 
 class Launcher(StrictModel):

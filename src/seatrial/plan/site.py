@@ -1,7 +1,7 @@
 """The facts of a site, in `site.yaml`: network variables, interface, partition and account, shared root, activation.
 
-In: `--site NAME`, else a site.yaml beside the plan. Out: the resolved plan with the site in every run. Plans stay free of these facts, and
-so is a run's hash: the same plan at another site is the same plan. The plan's own values take precedence.
+In: `--site NAME`, else a site.yaml beside the plan. Out: the resolved plan with the site in every run. Neither a plan nor a run's hash
+contains these facts: the same plan at another site is the same plan. The plan's own values take precedence.
 """
 
 from __future__ import annotations

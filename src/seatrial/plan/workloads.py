@@ -90,8 +90,8 @@ def hashed_settings(name: str, settings: Mapping[str, Scalar]) -> dict[str, Scal
 def equalize_settings(
     name: str, groups: Mapping[str, Mapping[str, Scalar]], *, given: Collection[str], compared: bool
 ) -> tuple[dict[str, dict[str, Scalar]], tuple[str, ...]]:
-    """Changes that equalize what other settings would make differ between the groups of a plan (group → setting → value), and a line on
-    each. A workload without `EQUALIZE_SETTINGS` has none."""
+    """Changes that keep side effects of other settings equal in all groups of a plan (group → setting → value), and a line on each. A
+    workload without `EQUALIZE_SETTINGS` has none."""
     module = importlib.import_module(f"{PACKAGE}.{name}.settings")
     if not hasattr(module, "EQUALIZE_SETTINGS"):
         return {}, ()
@@ -106,7 +106,7 @@ def equalize_settings(
 
 
 def check_given(name: str, settings: Mapping[str, Scalar], given: Collection[str]) -> None:
-    """What a workload refuses of the settings of a group unless the plan names them (`check_given` of its settings.py); SettingProblem."""
+    """SettingProblem for settings of a group that the workload refuses unless the plan names them (`check_given` of its settings.py)."""
     module = importlib.import_module(f"{PACKAGE}.{name}.settings")
     if hasattr(module, "check_given"):
         try:

@@ -75,7 +75,7 @@ class Section:
     checks: tuple[Check, ...]
 
 
-NOT_ASKED = "not asked here, since nothing that a plan names is started; `seatrial doctor PLAN` asks"
+NOT_ASKED = "not asked here: this verb starts no program that a plan names; `seatrial doctor PLAN` does"
 WORKER_SETTINGS = ("num_workers", "dataloader_num_workers", "workers", "nw")
 
 

@@ -71,14 +71,15 @@ def _verdict_problem(needs: NeededCampaign) -> str:
         return "there is no such campaign"
     verdict = read_record(CampaignVerdict, paths.verdict)[0]
     if verdict is None:
-        return f"it has no {paths.verdict.name} that can be read: it is not over, or was not reported"
+        return f"its {paths.verdict.name} is missing or unreadable: it is not over, or was not reported"
     judged = [finding for finding in verdict.findings if finding.criterion is not None]
     if needs.ready and not any(finding.criterion and finding.criterion.ready == needs.ready for finding in judged):
         return f"it was not judged by {needs.ready}"
     if verdict.partial:
         return f"{verdict.verdict.value} so far, and runs of it are still to be run"
     if verdict.verdict is Verdict.PASS and verdict.confounded:
-        return f"it is {Verdict.PASS.value} with confounded groups compared anyway ({verdict.confounded[0]}): report it without"
+        compared = f"it is {Verdict.PASS.value} with confounded groups compared anyway ({verdict.confounded[0]})"
+        return f"{compared}: report it without --allow-confounded"
     if verdict.verdict is Verdict.PASS:
         return ""
     reasons = [finding.text.rstrip(".") for finding in judged if finding.verdict is not Verdict.PASS]

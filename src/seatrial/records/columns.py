@@ -1,7 +1,7 @@
-"""Column names of every table, in order: the seeds' first, under their names, then ours; those of the chart tables; and other names of the
+"""Column names of every table, in order: the stage-1 benchmark's (the seeds'), then ours; those of the chart tables; and other names of the
 original stage-1 scripts.
 
-`*_SEED` tuples are the seeds' own and never change; `*_OURS` follow them; axes without a seed column follow as `axis_NAME`.
+The seeds are those scripts: their columns, `*_SEED`, never change. `*_OURS` follow, then axes without a seed column, as `axis_NAME`.
 
 Chart tables are OUT/charts/NAME.csv, from which, with summary.json, every chart is drawn: times are seconds since the launch of the
 attempt, downsampling keeps all extremes, and distributions, shares and ranks are of the counted steps, with their window and n.

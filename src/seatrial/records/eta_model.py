@@ -240,8 +240,8 @@ Mark = tuple[int, float]
 LONG_STEPS = 1.5
 LONG_RATIO = 0.5
 LONG_SD = 4.0
-# The steps after a long one may compensate for it: within this many, by at least this share of its excess; the wait ends when no more than
-# this part of a step is left of it.
+# The steps after a long one may compensate for it: within CATCH_UP_STEPS, by at least CAUGHT_UP of its excess. Steps count
+# towards that until no more than LEFT_STEPS of a step is left.
 CATCH_UP_STEPS = 8
 CAUGHT_UP = 0.3
 LEFT_STEPS = 0.1

@@ -1,4 +1,5 @@
-"""One attempt as a row of the manifest and of the per-run table: the seeds' columns, then ours.
+"""One attempt as a row of the manifest and of the per-run table: the stage-1 benchmark's columns
+(the seeds'), in their order, then ours.
 
 In: an attempt and what was measured of it. Out: column → value. A column that does not apply is None or absent.
 """

@@ -102,6 +102,11 @@ def read_outcome(paths: AttemptPaths, hash: str | None = None) -> tuple[RunOutco
     return outcome, ""
 
 
+def accepted_outcome(attempt: AttemptPaths) -> RunOutcome | None:
+    """The outcome that a report accepts: of this attempt, and written for its spec."""
+    return read_outcome(attempt, stored_hash(attempt))[0]
+
+
 def read_resumption(attempt: AttemptPaths) -> Resumption | None:
     """Where the attempt started; None for an ordinary start at step 0."""
     return from_json_or_none(Resumption, files.read_json(attempt.resume))

@@ -283,7 +283,7 @@ def _step_row(group: GroupSummary, runs: Sequence[MeasuredRun], times: steps.Ste
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    """Geometric, as all figures of a group."""
+    """Geometric, as the figures of the ranking."""
     known = [value for value in values if value]
     return figure(geometric_mean(known)) if known else NONE
 

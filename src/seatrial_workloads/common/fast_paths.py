@@ -97,7 +97,7 @@ def open_groups(groups: Mapping[str, Any], *, given: Collection[str], compared: 
 
 
 def equal_parts(groups: Mapping[str, Any], parts: Sequence[str], excluded_parts: Callable[[Any], Mapping[str, str]]) -> Iterator[Decided]:
-    """The parts that no group excludes, for all of these groups."""
+    """The decision that all of these groups get the parts that none of them excludes."""
     if not groups:
         return
     excluded: dict[str, dict[str, list[str]]] = {}

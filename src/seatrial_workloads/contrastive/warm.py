@@ -55,7 +55,7 @@ def main(argv: list[str]) -> None:
 
 
 def end_with_parent() -> None:
-    """The doctor may be interrupted while a compiler runs: end that too, and release the lock of the build, on which a run would wait."""
+    """End the compiler too when the doctor is interrupted, and release the build lock, for which a run would wait."""
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -49,7 +49,7 @@ def test_watch_says_once_how_it_stands(here: Path, over: bool, capsys: pytest.Ca
     line = capsys.readouterr().out
     assert line.count("\n") == 1
     assert line.endswith(f"{watch.NOT_RUNNING}\n") is not over, "nobody runs one that did not say it was over"
-    assert ("nightly: finished, 1 of 4 runs done" if over else "mb8_r2: step 6 of 10") in line
+    assert ("nightly: ended, 1 of 4 runs done" if over else "mb8_r2: step 6 of 10") in line
 
 
 def test_watch_shows_jobs_that_no_harness_follows_by_their_own_files(
@@ -103,7 +103,7 @@ def test_watch_ends_when_the_campaign_does(here: Path, capsys: pytest.CaptureFix
     monkeypatch.setattr(watch.time, "sleep", sleep)
     with hold_lock(paths):
         assert run_command(["watch", "out"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "nightly: finished, 4 of 4 runs done, 0 failed"
+    assert capsys.readouterr().out.splitlines()[-1] == "nightly: ended, 4 of 4 runs done, 0 failed"
     assert slept == [watch.POLL_S] * 2
 
 
@@ -132,7 +132,7 @@ def test_watch_into_a_pipe_prints_a_line_for_each_change_and_no_control_sequence
         "mb16_r1: no step yet",
         "[WARN] ",
         "[INFO] heartbeat",
-        "nightly: finished, 4 of 4",
+        "nightly: ended, 4 of 4",
     )
     lines = text.splitlines()
     assert len(lines) == len(starts) and all(line.startswith(start) for line, start in zip(lines, starts, strict=True)), text

@@ -91,7 +91,7 @@ def test_a_campaign_that_did_not_pass_is_refused_with_its_reason(tmp_path: Path)
     marked = checked(tmp_path, write_campaign(tmp_path, confounded=("graph is on in z0 and off in z1",)))
     assert not marked.ok and marked.found.startswith("it is PASS with confounded groups compared anyway (graph is on in z0")
     CampaignPaths(tmp_path / "b").verdict.write_text("{")
-    assert "no verdict.json" in checked(tmp_path, write_campaign_without_verdict(tmp_path)).found
+    assert "verdict.json is missing" in checked(tmp_path, write_campaign_without_verdict(tmp_path)).found
 
 
 def write_campaign_without_verdict(root: Path) -> NeededCampaign:

@@ -32,7 +32,7 @@ from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrde
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import PER_CAMPAIGN, CampaignPlan, RunSpec
 from seatrial.records.results import LiveState
-from seatrial.records.stored import read_outcome
+from seatrial.records.stored import accepted_outcome
 
 
 class AllocationListener(StopListener, Protocol):
@@ -83,7 +83,7 @@ def _attempts_without_outcome(paths: CampaignPaths, order: AllocationOrder | Non
 
 def _outcomes(run: RunPaths, first: int) -> Iterator[tuple[AttemptPaths, RunOutcome]]:
     for attempt in run.attempts():
-        outcome = read_outcome(attempt)[0] if attempt.number >= first else None
+        outcome = accepted_outcome(attempt) if attempt.number >= first else None
         if outcome is not None:
             yield attempt, outcome
 

@@ -32,7 +32,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.job import JobOrder
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
-from seatrial.records.stored import read_outcome
+from seatrial.records.stored import accepted_outcome
 
 
 @dataclass(kw_only=True)
@@ -150,13 +150,13 @@ class JobLoop(JobFollower):
         if one.job is None:
             return self._look_for_job(one)
         self._follow_attempt(one, self._newest_attempt(one))
-        outcome = read_outcome(one.attempt)[0]
+        outcome = accepted_outcome(one.attempt)
         if not self._is_over(one, one.spec.place.slurm, has_result=outcome is not None):
             return None
         return outcome or self._judge(one)
 
     def _look_for_job(self, one: InFlightJob) -> RunOutcome | None:
-        outcome = read_outcome(one.attempt)[0]
+        outcome = accepted_outcome(one.attempt)
         if outcome is not None:
             return outcome
         if not self._has_no_job(one, one.attempt):

@@ -43,7 +43,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
-from seatrial.records.stored import read_nodes, read_outcome
+from seatrial.records.stored import accepted_outcome, read_nodes
 
 FACTS_TIMEOUT_S = 15.0
 # Of the registry of signatures.
@@ -194,7 +194,7 @@ def start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJ
 
 
 def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, environ: Mapping[str, str]) -> RunOutcome:
-    closed = read_outcome(attempt)[0]
+    closed = accepted_outcome(attempt)
     if closed is not None:
         # Another start of the job continued the run: what this program did since then does not count.
         _log(f"Attempt {attempt.number} was already closed ({closed.detail}). This outcome ('{outcome.outcome.value}') is discarded.")

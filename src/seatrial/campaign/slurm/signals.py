@@ -1,4 +1,6 @@
-"""Requests to end the run, within a Slurm job: Slurm's warning, Slurm's TERM, and the harness's job_stop.json."""
+"""Requests to end the run, within a Slurm job: Slurm's warning (`--signal`, requested in launch/places/slurm.py), its TERM, and the
+harness's job_stop.json.
+"""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class LogReader:
         return {source for source, steps in self._scan.file_steps.items() if steps.is_training}
 
     def short_files(self, sources: Collection[str]) -> dict[str, int]:
-        """The parallel files that end, without a good end, before a step that another shows; with their last step."""
+        """Parallel files that break off before the last step of the furthest one, with their own last steps."""
         files = {source: steps for source, steps in self._scan.file_steps.items() if source in sources and steps.numbers}
         furthest = max(files.values(), key=lambda steps: steps.numbers[-1], default=None)
         return {source: steps.numbers[-1] for source, steps in files.items() if furthest is not None and steps.ends_before(furthest)}
@@ -214,8 +214,8 @@ class LogReader:
         return earliest(one.after_effect for one in found) or earliest(one.echo for one in found)
 
     def _recovered_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
-        """Python exits with 1 after an exception, and there is no other; or steps came after it and yet it is the cause: the launcher names
-        that very rank, or they were steps of ranks that did not know yet, or of another rank's file behind that of the first."""
+        """Whether an exception is the cause though steps came after it: the launcher names its rank as failed; or Python exited with 1 and
+        no after-effect explains that; or one does, and the steps are of another rank's file, which follows in the same text."""
         if self._scan.recovered_from is None:
             return False
         raised = self._scan.recovered_from.decisive
@@ -294,7 +294,7 @@ class LogReader:
         if exit_code is None:
             return self._unexplained(general(Cause.UNKNOWN), NO_CAUSE)
         if exit_code == 0:
-            # The caller knows the exit code and doubts it because of these lines.
+            # The caller doubts exit code 0 because of these lines.
             errors = self._error_lines()
             return replace(_diagnosis(_exit_code_entry(exit_code), errors[0] if errors else "the log shows no cause"), telling=errors)
         entry = of_exit_code(exit_code)

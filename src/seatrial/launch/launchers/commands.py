@@ -1,5 +1,5 @@
-"""The command of a run: argv by its launcher, and the script that starts it after a site's lines. Pure; the variables of the ranks come
-from `launch.launchers.environment`.
+"""The command of a run: argv by its launcher, which is chosen here and builds it in `built_in`, and the script that starts it after a
+site's lines. Pure; the variables of the ranks come from `environment`.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class AllocatedRun:
 
     allocation: Allocation
     start: Callable[[Sequence[AgentOrder]], Agents]
-    """Lets the run begin: one order per node, in the order of the allocation's."""
+    """Starts the run, from one order per node, in the allocation's order of nodes."""
     via: str = ""
     """What started the agents: `pdsh`, `ssh`, `srun`, `pernode` or `here`; empty on one host."""
     why: str = ""

@@ -135,7 +135,7 @@ class DdpEngine:
         if self.ranks.device.type != "cuda":
             return f"{self.ranks.device.type}: CUDA graphs need CUDA"
         if self.ranks.world_size > 1:
-            return f"{self.ranks.world_size} ranks: DDP's exchange of gradients is not captured"
+            return f"{self.ranks.world_size} ranks: DDP's gradient all-reduce cannot be captured"
         if self._options.accumulate > 1:
             return f"{self._options.accumulate} passes a step: a graph holds one"
         if self._scaler.is_enabled():
@@ -252,11 +252,11 @@ def choose_compression(requested: str, world_size: int, gradient_format: str) ->
 def ddp_choices(options: EngineOptions, *, on_gpu: bool) -> dict[str, Choice]:
     """The optimiser, and requested settings that only DeepSpeed has."""
     kind = f"{TORCH}, fused" if (on_gpu if options.fused_adam is None else options.fused_adam) else TORCH
-    reason = f"ddp uses torch's; {FUSED} is DeepSpeed's" if options.torch_adam is False else "torch's"
+    reason = f"ddp uses torch's {TORCH}; {FUSED} needs DeepSpeed" if options.torch_adam is False else "torch's"
     choices = {
         "optimizer": Choice(REQUESTED[options.torch_adam], kind, reason),
         "torch_adam": Choice(options.torch_adam, True, reason),
-        "bucket_size": Choice(options.bucket_size, None, "it is ZeRO's"),
+        "bucket_size": Choice(options.bucket_size, None, "only DeepSpeed's ZeRO has such buckets"),
     }
     if options.wall_clock_breakdown:
         choices["wall_clock_breakdown"] = Choice(True, False, "only DeepSpeed times its own phases")
