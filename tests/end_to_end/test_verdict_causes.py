@@ -54,16 +54,15 @@ BUSY = "import time\nwhile True:\n    pass"
 POWER_CAP, THERMAL = 0x4, 0x40
 # Other causes that a busy machine may really show while the tests run.
 OF_THE_MACHINE = {"host_load", "host_steal", "telemetry_gaps"}
-# Overrides one function of the stub: utilisation alternates every fifth of a second, or the answer is late.
+# Overrides one function of the stub: utilisation alternates every second query, however late a busy machine asks; or the answer is late.
 TURNS = """
-#include <time.h>
+#include <stddef.h>
 #include <unistd.h>
 typedef struct { unsigned gpu, memory; } rates_t;
 int nvmlDeviceGetUtilizationRates(void *handle, rates_t *rates) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    long fifths = now.tv_sec * 5 + now.tv_nsec / 200000000;
-    rates->gpu = (fifths + (long)(size_t)handle) % 2 ? 97 : 3;
+    static long queries[2];
+    size_t gpu = (size_t)handle % 2;
+    rates->gpu = (queries[gpu]++ / 2 + (long)gpu) % 2 ? 97 : 3;
     rates->memory = 7;
     usleep(LATE_MS * 1000);
     return 0;
