@@ -22,7 +22,7 @@ from seatrial.campaign.slurm.signals import JobSignals
 from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.errors import FAILED, SeatrialError
 from seatrial.core.paths import AllocationPaths, CampaignPaths
-from seatrial.launch.places import slurm as jobs
+from seatrial.launch.places import job_files
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
 from seatrial.records.job import AllocationEnd, AllocationEnding
@@ -33,7 +33,7 @@ from seatrial.records.results import LiveState, MeasuredRun
 
 def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.environ) -> AllocationEnd | None:
     """Run job_order.json of `paths`; None where Slurm ended the job."""
-    order = jobs.read_allocation_order(paths)
+    order = job_files.read_allocation_order(paths)
     if order is None or not order.specs:
         raise SeatrialError(f"{paths.job_order} cannot be read: start the campaign again with `seatrial run`")
     refuse_second_job([paths], environ.get("SLURM_JOB_ID", ""))
@@ -44,7 +44,7 @@ def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.envir
     signals = JobSignals(paths.job_stop, lambda: _is_replaced(paths, restarts))
     signals.install()
     job = CurrentJob(environ, signals)
-    jobs.record_start(paths, start_record(environ, job.nodes))
+    job_files.record_start(paths, start_record(environ, job.nodes))
     end = run_in_job(order, campaign, job, signals, LogListener())
     if signals.ended or signals.closed:
         return None
@@ -55,7 +55,7 @@ def run_allocation(paths: AllocationPaths, environ: Mapping[str, str] = os.envir
 
 def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
     """Whether Slurm has started the job again elsewhere, of which a program whose slurmd died is not informed."""
-    begun = jobs.started(paths)
+    begun = job_files.started(paths)
     return paths.job_end.exists() or (begun is not None and begun.restarts > restarts)
 
 

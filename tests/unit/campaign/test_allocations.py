@@ -21,7 +21,7 @@ from seatrial.campaign.slurm_allocation_program import run_allocation
 from seatrial.core import files
 from seatrial.core.errors import RefusedError
 from seatrial.core.paths import CampaignPaths
-from seatrial.launch.places import slurm as place
+from seatrial.launch.places import job_files
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json, to_json
 from seatrial.records.job import AllocationEnd, AllocationEnding, StartedJob
@@ -51,7 +51,7 @@ def run(out: Path, fake: FakeSlurm, interrupts: Any = None) -> tuple[AllocationL
 def begin(out: Path, run: str) -> None:
     attempt = CampaignPaths(out).run(run).next_attempt()
     attempt.folder.mkdir(parents=True)
-    place.record_start(attempt, StartedJob(job="1", started_t=0.0))
+    job_files.record_start(attempt, StartedJob(job="1", started_t=0.0))
 
 
 def finish(out: Path, run: str) -> None:
@@ -183,7 +183,7 @@ def test_a_program_that_was_replaced_ends_and_writes_no_end(tmp_path: Path, fake
     monkeypatch.setattr(slurm, "host_names", lambda nodelist: ("node1",))
 
     def replaced(order: Any, campaign: Any, job: Any, signals: Any, listener: Any) -> Any:
-        place.record_start(paths, replace(StartedJob(job="1", started_t=0.0), restarts=1))
+        job_files.record_start(paths, replace(StartedJob(job="1", started_t=0.0), restarts=1))
         assert signals.urgency is Urgency.KILL
         return None
 

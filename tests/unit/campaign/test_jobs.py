@@ -26,7 +26,7 @@ from seatrial.campaign.slurm.signals import JobSignals
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError, SeatrialError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
-from seatrial.launch.places import slurm as place
+from seatrial.launch.places import job_files
 from seatrial.machine import slurm
 from seatrial.machine.slurm import Answer
 from seatrial.records.codec import from_json, to_json
@@ -323,7 +323,7 @@ def test_each_wait_in_the_queue_has_its_deadline_and_is_shown_as_a_wait(
     def requeue() -> None:
         fake.states["1"], fake.reason, fake.queued_t = "PENDING", "ReqNodeNotAvail", begin_t + fake.now_m
 
-    fake.at(4.0, lambda: place.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=time.time())))
+    fake.at(4.0, lambda: job_files.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=time.time())))
     fake.at(100.0, requeue)
     loop.run(schedule, EarlyEnd(loop.invocation, schedule))
     assert isinstance(loop.listener, Listening) and fake.cancelled == ["1"] and fake.now_m > 160
@@ -356,7 +356,7 @@ def test_a_second_stop_without_an_answer_ends_at_once_and_names_the_jobs(tmp_pat
     assert states(loop.jobs_left, "job 1", "`scancel 1`")
     # The ranks halted meanwhile; the next harness finds that, and runs it again.
     fake.away.clear()
-    place.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=0.0))
+    job_files.record_start(attempt_1(tmp_path), StartedJob(job="1", started_t=0.0))
     close_attempt(attempt_1(tmp_path), replace(OK, outcome=Outcome.INTERRUPTED, cause=Cause.USER))
     attempt_1(tmp_path).outcome.rename(tmp_path / "kept")
     fake.at(22.0, lambda: (tmp_path / "kept").rename(attempt_1(tmp_path).outcome))
@@ -415,7 +415,7 @@ def ordered(tmp_path: Path, fake: FakeSlurm) -> Iterator[AttemptPaths]:
     attempt = AttemptPaths(tmp_path / SPEC.run / "attempt-1")
     attempt.folder.mkdir(parents=True)
     files.write_private_json(attempt.job_order, to_json(JobOrder(spec=SPEC)))
-    place.record(attempt, SubmittedJob(job="12"))
+    job_files.record(attempt, SubmittedJob(job="12"))
     attempt.job_script.write_text("#!/bin/bash\n")
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     yield attempt

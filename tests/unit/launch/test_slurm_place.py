@@ -13,7 +13,8 @@ from seatrial.campaign.slurm import ALLOCATION_PROGRAM, RUN_PROGRAM
 from seatrial.campaign.slurm.program import start_record
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.places.slurm import nodes_of_job, record, record_start, script, submit, submitted
+from seatrial.launch.places.job_files import record, record_start, submitted
+from seatrial.launch.places.slurm import nodes_of_job, script, submit
 from seatrial.launch.prepare import masked_spec
 from seatrial.launch.transports.choice import choose_transports
 from seatrial.launch.transports.srun import container_options, srun_argv

@@ -23,7 +23,8 @@ from seatrial.core.files import write_private_json
 from seatrial.core.paths import TRIAL_PREFIX, AttemptPaths, CampaignPaths
 from seatrial.core.private_files import NotPrivateError, is_own, read_private_json
 from seatrial.launch.places.hosts import write_connection_files
-from seatrial.launch.places.slurm import submit, submitted
+from seatrial.launch.places.job_files import submitted
+from seatrial.launch.places.slurm import submit
 from seatrial.machine.slurm import Answer
 from seatrial.records.codec import to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob

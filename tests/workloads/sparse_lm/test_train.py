@@ -297,7 +297,7 @@ def test_why_a_step_is_not_captured_on_a_gpu(changed, compiled, reason):
     ("device", "world_size", "options", "precision", "reason"),
     [
         ("cuda", 1, {}, "bf16", None),
-        ("cuda", 2, {}, "bf16", "2 ranks: DDP's exchange"),
+        ("cuda", 2, {}, "bf16", "2 ranks: DDP's gradient all-reduce"),
         ("cuda", 1, {"accumulate": 4}, "bf16", "4 passes a step"),
         ("cuda", 1, {}, "fp16", "fp16: loss scaling"),
     ],

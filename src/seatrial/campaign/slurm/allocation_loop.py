@@ -26,7 +26,7 @@ from seatrial.core.errors import LaunchError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import count
 from seatrial.launch.places import slurm as slurm_place
-from seatrial.launch.places.slurm import read_allocation_order, started
+from seatrial.launch.places.job_files import job_among, read_allocation_order, started
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import AllocationEnd, AllocationEnding, AllocationOrder
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
@@ -61,7 +61,7 @@ def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
     if order is not None and all(hashes.get(spec.run) == spec.hash for spec in order.specs):
         return
     known = slurm_place.poll()
-    job = slurm_place.job_among(held, known or {})
+    job = job_among(held, known or {})
     if known is None or (job in known and not known[job].is_over):
         raise RefusedError(
             f"Slurm job {job or 'of unknown number'} may still run the previous plan in {held.folder}: wait until it ends, or "

@@ -24,7 +24,7 @@ from seatrial.campaign.slurm.queue import MAX_AGAIN, POLL_S, FollowedJob, JobFol
 from seatrial.core import files
 from seatrial.core.errors import LaunchError
 from seatrial.core.paths import AttemptPaths
-from seatrial.launch.places.slurm import read_order, started
+from seatrial.launch.places.job_files import read_order, started
 from seatrial.launch.prepare import masked_spec
 from seatrial.observe.eta import RunEtaTracker
 from seatrial.observe.progress import Progress, ProgressReader

@@ -15,7 +15,7 @@ from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, CampaignPaths, JobPaths
 from seatrial.launch.places import slurm as place
-from seatrial.launch.places.slurm import job_among, read_order, started
+from seatrial.launch.places.job_files import job_among, read_order, started
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import FORGOTTEN, AllocationEnd, AllocationEnding, JobStatus

@@ -32,7 +32,8 @@ from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.errors import FAILED, HostError, SeatrialError
 from seatrial.core.paths import AllocationPaths, AttemptPaths, RunPaths
 from seatrial.core.text import format_duration
-from seatrial.launch.places import slurm as jobs
+from seatrial.launch.places import job_files
+from seatrial.launch.places import slurm as slurm_place
 from seatrial.machine import slurm
 from seatrial.machine.secrets import mask
 from seatrial.observe.progress import Progress
@@ -53,7 +54,7 @@ RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
 
 def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) -> RunOutcome:
     """Run job_order.json of `first`, as `first` or, where that was started before, as the next attempt."""
-    order = jobs.read_order(first)
+    order = job_files.read_order(first)
     if order is None:
         raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
     refuse_second_job(RunPaths(first.folder.parent).attempts(), environ.get("SLURM_JOB_ID", ""))
@@ -66,7 +67,7 @@ def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) ->
 def refuse_second_job(attempts: Sequence[AttemptPaths] | Sequence[AllocationPaths], own: str) -> None:
     """A SeatrialError where another live job has one of them, as when job.sbatch is submitted by hand a second time."""
     closed = [one.job_end.exists() if isinstance(one, AllocationPaths) else one.outcome.exists() for one in attempts]
-    found = [(one, jobs.submitted(one)) for one, is_closed in zip(attempts, closed, strict=True) if not is_closed]
+    found = [(one, job_files.submitted(one)) for one, is_closed in zip(attempts, closed, strict=True) if not is_closed]
     others = [(one, job.job) for one, job in found if job is not None and job.job != own]
     known = slurm.own_jobs() if others else {}
     for one, job in others:
@@ -97,13 +98,13 @@ class CurrentJob:
     ) -> RunOutcome:
         """Run `spec` as `attempt`, and close it unless its outcome depends on Slurm's reason."""
         names, environ = self.nodes, self._environ
-        jobs.record_start(attempt, start_record(environ, names))
+        job_files.record_start(attempt, start_record(environ, names))
         if self._signals is not None:
             # If this program ends early, the harness that follows the job closes the attempt.
             if not attempt.job.exists():
-                jobs.record(attempt, SubmittedJob(job=self.number, submitted_t=time.time()))
+                job_files.record(attempt, SubmittedJob(job=self.number, submitted_t=time.time()))
             _log(f"{spec.run}, attempt {attempt.number}: job {self.number} on {', '.join(names)}")
-        placed = jobs.nodes_of_job(spec, environ, names)
+        placed = slurm_place.nodes_of_job(spec, environ, names)
         # Once per job: the hardware of its nodes does not change.
         facts = self._facts = _facts_of_nodes(spec, names) if self._facts is None else self._facts
         shown = self._signals is None
@@ -145,7 +146,7 @@ def _facts_of_nodes(spec: RunSpec, names: Sequence[str]) -> dict[str, HostFacts]
     if len(names) < 2:
         return {}
     question = {"ask": "all", "parts": {"facts": {"ask": "facts"}, "gpus": {"ask": "gpus"}}}
-    facts = host_facts(jobs.ask_nodes(names, question, FACTS_TIMEOUT_S, spec.place.python))
+    facts = host_facts(slurm_place.ask_nodes(names, question, FACTS_TIMEOUT_S, spec.place.python))
     if missing := [name for name in names if name not in facts]:
         _log(f"No hardware facts from {', '.join(missing)}. Differing nodes go unnoticed.")
     return facts
@@ -164,13 +165,13 @@ def _log_rendezvous(attempt: AttemptPaths) -> bool:
 
 def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str]) -> AttemptPaths:
     """`first`, or the run's next attempt where Slurm has started the job before."""
-    if jobs.started(first) is None and not first.outcome.exists():
+    if job_files.started(first) is None and not first.outcome.exists():
         return first
     run = RunPaths(first.folder.parent)
     close_cut_short(run, order.spec, environ)
     attempt = new_attempt(run, choose_checkpoint(run, order.spec) if order.resumes else None)
     files.write_private_json(attempt.job_order, to_json(order))
-    files.write_text(attempt.job_script, jobs.script(order, attempt, RUN_PROGRAM), files.PRIVATE_PROGRAM)
+    files.write_text(attempt.job_script, slurm_place.script(order, attempt, RUN_PROGRAM), files.PRIVATE_PROGRAM)
     return attempt
 
 
@@ -178,7 +179,7 @@ def close_cut_short(run: RunPaths, spec: RunSpec, environ: Mapping[str, str]) ->
     """Close the attempts of this job's earlier start."""
     job = environ.get("SLURM_JOB_ID", "")
     for earlier in run.attempts():
-        if not earlier.outcome.exists() and (found := jobs.submitted(earlier)) and found.job == job:
+        if not earlier.outcome.exists() and (found := job_files.submitted(earlier)) and found.job == job:
             close_attempt(earlier, requeued(earlier, spec, job, int(environ.get("SLURM_RESTART_COUNT", "1") or 1)))
 
 

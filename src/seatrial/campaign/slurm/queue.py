@@ -23,6 +23,7 @@ from seatrial.core import files
 from seatrial.core.paths import JobPaths
 from seatrial.launch.places import JobPlace
 from seatrial.launch.places import slurm as slurm_place
+from seatrial.launch.places.job_files import started
 from seatrial.machine import slurm
 from seatrial.records.job import JobStatus, SubmittedJob
 from seatrial.records.outcome import Cause
@@ -199,7 +200,7 @@ class JobFollower:
     def _was_stopped(self, paths: JobPaths) -> bool:
         """Whether an earlier harness requested the job's stop. For a job that has not started, the request is withdrawn."""
         was_stopped = paths.job_stop.exists()
-        if slurm_place.started(paths) is None:
+        if started(paths) is None:
             paths.job_stop.unlink(missing_ok=True)
         return was_stopped
 

@@ -5,7 +5,6 @@ harness outside only submits, polls and cancels. If it is killed, or its login n
 in the folder.
 
     submit(paths, order, …)      job.sbatch, job_order.json → sbatch → job.json
-    pick_up(paths)               what an earlier process submitted
     nodes_of_job(spec)           in the job: the spec with its nodes
     ask_nodes(names, question)   in the job: the answer of each node
 """
@@ -18,24 +17,24 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from seatrial.core.errors import LaunchError
 from seatrial.core.files import PRIVATE_PROGRAM, write_private_json, write_text
 from seatrial.core.hostfile import HostSpec
-from seatrial.core.paths import AllocationPaths, AttemptPaths, JobPaths
-from seatrial.core.private_files import NotPrivateError, is_world_writable, read_private_json, world_writable_text
+from seatrial.core.paths import JobPaths
+from seatrial.core.private_files import is_world_writable, world_writable_text
 from seatrial.core.shell import module_argv
 from seatrial.core.text import count
 from seatrial.launch.agents import query_handler_argv
 from seatrial.launch.host_queries import HostSessions
 from seatrial.launch.launchers.commands import SOURCES_UNKNOWN, activation_lines
+from seatrial.launch.places import job_files
+from seatrial.launch.places.job_files import record
 from seatrial.launch.transports.srun import srun_argv
 from seatrial.machine import slurm
 from seatrial.machine.network import is_this_host, local_addresses
-from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.job import AllocationOrder, JobOrder, JobStatus, Order, StartedJob, SubmittedJob
+from seatrial.records.codec import to_json
+from seatrial.records.job import AllocationOrder, Order, SubmittedJob
 from seatrial.records.launch import Reply
 from seatrial.records.plan import RunSpec
 
@@ -44,9 +43,8 @@ JOB_NAME_LENGTH = 60
 FIRST_PORT, PORTS_OF_JOB, PORT_RANGES = 20_000, 200, 60
 NOT_SHARED = 66
 """Exit code of a job whose node does not see the attempt's folder."""
-poll, cancel, final_state = slurm.own_jobs, slurm.cancel, slurm.final_state
-"""With `submit` and `pick_up` they make this module a `JobPlace`."""
-_JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
+poll, cancel, final_state, pick_up = slurm.own_jobs, slurm.cancel, slurm.final_state, job_files.pick_up
+"""With `submit` they make this module a `JobPlace`."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+&|()\[\]*-]*")
 
 
@@ -67,62 +65,6 @@ def submit(paths: JobPaths, order: Order, program: str, call: slurm.ScriptCall |
         raise LaunchError(f"sbatch refused the job of {_title(order, paths)}: {answer.problem}")
     job, _, cluster = answer.stdout.strip().splitlines()[-1].partition(";")
     return record(paths, SubmittedJob(job=job, submitted_t=time.time(), cluster=cluster))
-
-
-def read_order(attempt: AttemptPaths) -> JobOrder | None:
-    """The order of a job; None where there is none. LaunchError unless only this user can have written it."""
-    return from_json_or_none(JobOrder, _read_private(attempt.job_order))
-
-
-def read_allocation_order(paths: AllocationPaths) -> AllocationOrder | None:
-    """The order of a job for many runs, likewise."""
-    return from_json_or_none(AllocationOrder, _read_private(paths.job_order))
-
-
-def _read_private(path: Path) -> Any | None:
-    try:
-        return read_private_json(path)
-    except NotPrivateError as error:
-        raise LaunchError(str(error)) from error
-
-
-def record(paths: JobPaths, job: SubmittedJob) -> SubmittedJob:
-    write_private_json(paths.job, to_json(job))
-    return job
-
-
-def submitted(paths: JobPaths) -> SubmittedJob | None:
-    """The job of an attempt or an allocation by its folder: as the harness recorded it, else, where that was killed just after sbatch, as
-    the started job did. LaunchError for files that another user may have written: their job would be cancelled."""
-    found = from_json_or_none(SubmittedJob, _read_private(paths.job))
-    # It becomes an argument of scancel, which also accepts options.
-    if found is not None and not _JOB_ID.fullmatch(found.job):
-        return None
-    if found is None and (begun := started(paths)) and _JOB_ID.fullmatch(begun.job):
-        return SubmittedJob(job=begun.job, submitted_t=begun.started_t)
-    return found
-
-
-def job_among(paths: JobPaths, known: Mapping[str, JobStatus]) -> str:
-    """The job's number: from the folder, else of the job in `known` whose comment names the folder; else empty."""
-    found = submitted(paths)
-    own = str(paths.folder.absolute())
-    return found.job if found else next((job for job, status in known.items() if status.comment == own), "")
-
-
-def pick_up(paths: JobPaths, known: Mapping[str, JobStatus] | None = None) -> SubmittedJob | None:
-    """The job of an earlier process; one that only `known` names is recorded."""
-    job = submitted(paths)
-    number = job_among(paths, known) if job is None and known is not None else ""
-    return record(paths, SubmittedJob(job=number, submitted_t=time.time())) if number else job
-
-
-def started(paths: JobPaths) -> StartedJob | None:
-    return from_json_or_none(StartedJob, _read_private(paths.job_start))
-
-
-def record_start(paths: JobPaths, begun: StartedJob) -> None:
-    write_private_json(paths.job_start, to_json(begun))
 
 
 def _title(order: Order, paths: JobPaths) -> str:
