@@ -24,7 +24,7 @@ TORCH: dict[str, Any] = {
 def assert_refused(campaign: Campaign, plan: dict[str, Any], *keywords: str) -> None:
     """Before anything was started, with these keywords, the later error and the remedy."""
     text = campaign.run(plan, code=REFUSED)
-    expected = ("refused before anything was started", "Later error: ", "Fix: ", *keywords)
+    expected = ("refused before anything was started", "Leads to: ", "Fix: ", *keywords)
     assert [keyword for keyword in expected if keyword not in text] == [], text
 
 

@@ -154,5 +154,5 @@ def test_fields_on_the_page_are_fields_of_an_entry() -> None:
     named = {span.text.removesuffix(" = true") for span in page(SIGNATURE).code}
     fields = {field.name for field in dataclasses.fields(Signature)}
     switches = {span.text.partition(" = ")[0] for span in page(SIGNATURE).code if span.text.endswith(" = true")}
-    assert switches == {"after_effect", "after_usage", "echo", "takes_precedence_over", "slows"}
+    assert switches == {"after_effect", "after_usage", "echo", "takes_precedence", "slows"}
     assert {*switches, "exit_codes", "patterns", "keywords", "effective", "env", "kinds"} <= named & fields

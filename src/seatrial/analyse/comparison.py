@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from seatrial.analyse.comparable import A_STEP, UNLIKE_SAMPLES, comparable, comparable_work
-from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_differences, settings_without_effect
+from seatrial.analyse.confounding import NO_EFFECT, refusal, reported_by_one, settings_differences, settings_without_effect
 from seatrial.analyse.groups import (
     changes_text,
     differences,
@@ -47,6 +47,7 @@ from seatrial.machine.secrets import MASK
 from seatrial.records.comparison import Assumed, ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Mismatch, Relation
 from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, MEASURED, RATES, THROUGHPUT, Figure
 from seatrial.records.measure import Estimate
+from seatrial.records.ranking import CONFOUNDED
 
 MARGIN_PCT = 1.0
 # Compared with a caution where a step does not do the same work in both.
@@ -131,7 +132,7 @@ class _Prepared:
         )
         if known or self.difference is None or self.difference.spread > SMALLEST_SPREAD:
             return known
-        return "all repeats are identical: figures are rounded or copied, so their noise is unknown"
+        return "every repeat gives exactly the same result: figures are rounded or copied, so their noise is unknown"
 
 
 def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bool, allow_confounded: bool) -> _Prepared:

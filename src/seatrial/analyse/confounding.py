@@ -24,8 +24,9 @@ from functools import cached_property
 from seatrial.core.text import join_names
 from seatrial.records.comparison import Group, Mismatch
 from seatrial.records.measure import MIXED_RANKS, WORKLOAD_CAUTION, EffectiveSetting, GroupSummary, setting_text
+from seatrial.records.ranking import CONFOUNDED
 
-CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
+NO_EFFECT = "no_effect"
 ALLOW = "--allow-confounded"
 MAX_NAMED = 2
 """Of several settings that confound, so many are written out."""
@@ -167,7 +168,7 @@ def _equalizing_change(pair: _Pair, name: str) -> str:
     """The first value that the workload declares and the two do not have yet; else a value that both can have."""
     for group in (pair.a, pair.b):
         if name in group.settings and _is_mixed(group.settings[name]):
-            return f"set {name} to the same on all ranks of {group.name}"
+            return f"set {name} to the same value on all ranks of {group.name}"
     if name in pair.requested_differently:
         fallen = next(group for group in (pair.a, pair.b) if name in group.settings and _fell_back(group.settings[name]))
         # A reason after the value does not belong to it.

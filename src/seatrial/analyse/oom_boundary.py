@@ -138,7 +138,7 @@ def _by_sizes(group: _Group, numbers: dict[str, Number]) -> str:
     for name in ("tried_mib", "free_mib", "held_mib", "total_mib"):
         numbers[name] = getattr(sizes, name)
     numbers["demand_ratio"] = sizes.factor
-    return f"No group that differs in a single setting fits. {sizes.text}"
+    return f"No group that differs in one number only fits. {sizes.text}"
 
 
 def _along(setting: str, group: _Group, groups: Sequence[_Group], numbers: dict[str, Number]) -> Iterator[str]:

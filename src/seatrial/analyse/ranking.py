@@ -20,7 +20,6 @@ from typing import TypedDict
 
 from seatrial.analyse.comparable import A_STEP, RATE_OF, STEP_TIMES, UNLIKE_SAMPLES, all_comparable
 from seatrial.analyse.confounding import (
-    CONFOUNDED,
     NO_EFFECT,
     confounded_sentence,
     confounding,
@@ -37,7 +36,7 @@ from seatrial.records.comparison import Assumed, Comparability, Mismatch
 from seatrial.records.figures import ANY_THROUGHPUT, FIGURES, ITER_P50, THROUGHPUT, Figure
 from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.plan import NODE_AXIS, SENTINEL
-from seatrial.records.ranking import RankedGroup, Ranking
+from seatrial.records.ranking import CONFOUNDED, RankedGroup, Ranking
 
 # A lower p90/p50 never outweighs a larger difference than this, even where the best one's own runs scatter widely.
 CLOSE = 0.10
@@ -47,9 +46,8 @@ MAX_TIED_NAMED = 8
 """The ranking lists all of them."""
 MAX_REFUSALS = 4
 MAX_WITHOUT_EFFECT = 2
-NO_INTERVAL = "no interval, so its rank is not evidence"
-
-NOT_ENDED = "no run has ended yet"
+WITHOUT_INTERVAL = "no interval, so its rank is not evidence"
+NOTHING_ENDED = "no run has ended yet"
 # What must be equal for two groups to be compared: columns of the seeds, which every summary has.
 MACHINE = ("gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version", "git_commit_short")
 
@@ -277,7 +275,7 @@ def _refusal(group: GroupSummary, metric: Figure, *, plain: bool) -> str:
     if group.failed_runs:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
-        return "its runs failed because of the platform" if group.infrastructure_failures else NOT_ENDED
+        return "its runs failed because of the platform" if group.infrastructure_failures else NOTHING_ENDED
     if group.may_have_failed:
         return f"{group.may_have_failed} of {group.runs} runs may have failed"
     if group.broken_losses:
@@ -317,7 +315,7 @@ def _tie_reason(row: RankedGroup, best: RankedGroup | None) -> str:
     if row is best or differs:
         return ""
     if differs is None:
-        return NO_INTERVAL
+        return WITHOUT_INTERVAL
     return f"indistinguishable from {best.group} at 95 %" if best else ""
 
 
@@ -380,7 +378,7 @@ def _standing(order: Sequence[RankedGroup], metric: Figure) -> str:
     if len(candidates) == 1 and any(row.same_as for row in order) and all(row is best or row.same_as for row in order):
         return f"{name} stands for all groups: nothing is compared."
     if len(candidates) == 1:
-        if len(order) > 1 and all(row.reason == NOT_ENDED for row in order if row is not best):
+        if len(order) > 1 and all(row.reason == NOTHING_ENDED for row in order if row is not best):
             return f"{name} is the only group with a finished run."
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
     tied = [row for row in candidates if row is not best and _is_tied(row)]

@@ -137,7 +137,8 @@ def is_locked(paths: CampaignPaths) -> bool | None:
 
 
 def _open_lock(paths: CampaignPaths) -> BinaryIO:
-    """Open the lock file for reading, but no link and no pipe: in a folder of several users it may be anything."""
+    """Open the lock file for reading, without following a link or waiting for a pipe: in a folder of several users it may be
+    anything."""
     return os.fdopen(os.open(paths.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 

@@ -19,8 +19,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
+from seatrial.campaign.early_end import CampaignEnd, EarlyEnd
 from seatrial.campaign.interrupts import Interrupts, StopRequests
-from seatrial.campaign.invocation import CampaignEnd, EarlyEnd, Invocation
+from seatrial.campaign.invocation import Invocation
 from seatrial.campaign.live_log import LiveLog
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import close_attempt, code_folder, link_counted, new_attempt, run_one

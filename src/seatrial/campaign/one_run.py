@@ -37,7 +37,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
 from seatrial.records.outcome import Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
-from seatrial.records.stored import accepted_outcome, read_resumption
+from seatrial.records.stored import accepted_outcome, counting_attempt, read_resumption
 
 SCRIPT_ENDINGS = (".py", ".sh")
 NO_HOSTS: Mapping[str, HostFacts] = MappingProxyType({})
@@ -128,14 +128,11 @@ def close_attempt(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
 
 
 def link_counted(run: RunPaths, hash: str) -> None:
-    """Link the files of the attempt that counts for the run with this hash: the last complete one, else the last."""
+    """Link the files of the attempt that counts for the run with this hash."""
     same = [attempt for attempt in run.attempts() if _hash_of(attempt) == hash]
-    outcomes = {attempt.number: accepted_outcome(attempt) for attempt in same}
-    ended = [attempt for attempt in same if (found := outcomes[attempt.number]) and not found.outcome.is_cut_short]
-    shown = next(reversed(ended or same), None)
-    if shown is not None:
-        with contextlib.suppress(OSError):
-            link_current(run, shown)
+    with contextlib.suppress(OSError):
+        if same:
+            link_current(run, counting_attempt(same, accepted_outcome))
 
 
 def _hash_of(attempt: AttemptPaths) -> str:

@@ -132,4 +132,4 @@ def local_checks(need: Need) -> list[Check]:
 def check_line(check: Check) -> str:
     # A suggestion ends as a question.
     found = check.found if check.found.endswith("?") else f"{check.found}."
-    return f"{check.name}: {found} Later error: {check.prevents}. Fix: {check.fix}."
+    return f"{check.name}: {found} Leads to: {check.prevents}. Fix: {check.fix}."

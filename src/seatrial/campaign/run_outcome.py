@@ -108,7 +108,7 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
 
 
 def line_before(tail: Sequence[str]) -> str:
-    """`, after: no module cuda`: the last line before ours, since bash names a failed line of the site by number only."""
+    """`, after: no module cuda`: the last line before ours, which names a failed line of the site by its number only."""
     lines = [_FROM.sub("", line).strip() for line in tail]
     at = next((position for position, line in enumerate(lines) if ACTIVATED_LINE in line), 0)
     before = next((line for line in reversed(lines[:at]) if line), "")

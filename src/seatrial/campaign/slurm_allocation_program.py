@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seatrial.campaign.invocation import MAX_IDENTICAL_FAILURES, CampaignEnd
+from seatrial.campaign.early_end import CampaignEnd
 from seatrial.campaign.loop import run_in_job
 from seatrial.campaign.slurm.program import CurrentJob, close_cut_short, refuse_second_job, start_record
 from seatrial.campaign.slurm.signals import JobSignals
@@ -60,18 +60,13 @@ def _is_replaced(paths: AllocationPaths, restarts: int) -> bool:
 
 
 def _end(end: CampaignEnd, signals: JobSignals) -> AllocationEnd:
-    unusable = f"no further run could be prepared ({end.disk_trouble})" if end.disk_trouble else ""
-    stopped = "stopped at the first failure (stop_on_error)" if end.stopped_on_error else ""
-    repeated = (
-        f"stopped after {MAX_IDENTICAL_FAILURES} identical failures in a row ({end.repeated_failure})" if end.repeated_failure else ""
-    )
     found = [
         (AllocationEnding.TIME_LIMIT, signals.warned, "the job was warned of its time limit"),
         (AllocationEnding.USER, signals.asked, "stopped by the user"),
-        (AllocationEnding.TIME_LEFT, end.job_too_short, end.job_too_short),
-        (AllocationEnding.NODE_LOST, end.jobs_ended, end.jobs_ended),
-        (AllocationEnding.BUDGET, end.out_of_budget, "the budget is used up"),
-        (AllocationEnding.ENDED, unusable or stopped or repeated, unusable or stopped or repeated),
+        (AllocationEnding.TIME_LEFT, end.job_too_short, end.reason),
+        (AllocationEnding.NODE_LOST, end.jobs_ended, end.reason),
+        (AllocationEnding.BUDGET, end.out_of_budget, end.reason),
+        (AllocationEnding.ENDED, end.disk_trouble or end.stopped_on_error or end.repeated_failure, end.reason),
         (AllocationEnding.DONE, True, ""),
     ]
     ending, _, detail = next(one for one in found if one[1])

@@ -187,7 +187,7 @@ class TrackerProcess:
                 return "its process closed its output but did not exit"
             text += part
             if len(text) > LONGEST_ANSWER_BYTES:
-                raise ValueError("the answer is incomplete")
+                raise ValueError(f"the answer is longer than {LONGEST_ANSWER_BYTES} bytes")
         if unsent:
             # The next request would follow a torn line.
             raise ValueError("it answered before it had read the request")

@@ -6,8 +6,8 @@ output
   ✓ output folder  outputs/tiny-lm-demo can be written to
 disks
   ! disk space     900.0 MiB free in /data
-      would end in: OSError: [Errno 28] No space left on device
-      fix:          free at least 200.0 MiB or choose another disk with --out
+      leads to: OSError: [Errno 28] No space left on device
+      fix:      free at least 200.0 MiB or choose another disk with --out
 
 Many hosts are shown as a table, with what failed below it. Where the columns do not fit, as for 64 hosts, a row gives counts and names the
 others: `✓ 62  ! node7  ✗ node12`.
@@ -263,7 +263,7 @@ def _check_lines(check: Check, mark: str, column: int, width: int) -> Iterator[s
         head = indent
     yield from _wrap(head, check.found, indent, width)
     if not check.ok:
-        for label, text in (("would end in: ", check.prevents), ("fix:          ", check.fix)):
+        for label, text in (("leads to: ", check.prevents), ("fix:      ", check.fix)):
             yield from _wrap(f"      {label}", text, " " * (6 + len(label)), width)
 
 

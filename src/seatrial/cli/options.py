@@ -86,7 +86,9 @@ ResumeChanged = Annotated[
 ]
 KeepGoing = Annotated[
     bool,
-    typer.Option("--keep-going", help="Continue after three identical failures in a row, with no success, that no setting explains."),
+    typer.Option(
+        "--keep-going", help="Continue after three identical failures in a row (no success between them, no setting that explains them)."
+    ),
 ]
 IgnoreNeeds = Annotated[
     bool,

@@ -24,7 +24,7 @@ from seatrial.core.paths import CampaignPaths
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.campaign.invocation import CampaignEnd
+    from seatrial.campaign.early_end import CampaignEnd
     from seatrial.campaign.tracking import StopRequested, Tracking
     from seatrial.cli.live_view import PlainView
     from seatrial.cli.pernode import NodeOptions, ThisNode
@@ -272,21 +272,10 @@ def _print_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan, 
 
 
 def _why_it_ended(end: CampaignEnd) -> str:
-    """Why the invocation ended before all runs; empty if it did not."""
-    if end.interrupted:
-        return "interrupted"
-    if end.stopped_on_error:
-        return "stopped at the first failure (stop_on_error)"
-    if end.out_of_budget:
-        return "the budget is used up"
+    """Why the invocation ended before all runs, with what to do; empty if it did not."""
     if end.repeated_failure:
-        from seatrial.campaign.invocation import MAX_IDENTICAL_FAILURES
-
-        alike = f"after {MAX_IDENTICAL_FAILURES} identical failures in a row"
-        return f"stopped with exit code 3 {alike} ({end.repeated_failure}; --keep-going runs the others anyway)"
-    if end.jobs_ended or end.job_too_short:
-        return end.jobs_ended or end.job_too_short
-    return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""
+        return f"{end.reason}, exit code 3; --keep-going runs the others anyway"
+    return f"{end.reason}, fix that disk first" if end.disk_trouble else end.reason
 
 
 def require_yes(plan: CampaignPlan, yes: bool) -> None:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +34,9 @@ from seatrial.core.paths import StagesPaths
 from seatrial.core.text import count
 from seatrial.machine.gpus import read_driver
 from seatrial.plan.stages import ACCEPTANCE, Stage, StagedPlan, fill
-from seatrial.records.outcome import Outcome
+from seatrial.records.outcome import Outcome, StageRecord
 from seatrial.records.plan import CampaignPlan
-from seatrial.records.stored import read_outcome, stored_hash
-
-
-@dataclass(kw_only=True)
-class StageRecord:
-    """End of a stage, as in stages.json."""
-
-    exit_code: int | None
-    """None where it was not run."""
-    why: str = ""
-    """Why it was not run, or could not be."""
-    command: list[str] = field(default_factory=list)
-    """The command that was run, if any."""
-    ended_t: float = 0.0
+from seatrial.records.stored import accepted_outcome
 
 
 class StagedRun:
@@ -156,7 +142,7 @@ class StagedRun:
 
     def _has_stalled(self, stage: Stage) -> bool:
         newest = (run.attempts()[-1:] for run in self._paths.campaign(stage.name).runs())
-        outcomes = (read_outcome(attempt, stored_hash(attempt))[0] for attempts in newest for attempt in attempts)
+        outcomes = (accepted_outcome(attempt) for attempts in newest for attempt in attempts)
         return any(outcome is not None and outcome.outcome is Outcome.STALLED for outcome in outcomes)
 
     def _run_command(self, name: str, argv: list[str]) -> StageRecord:

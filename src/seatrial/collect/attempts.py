@@ -31,6 +31,7 @@ from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
 from seatrial.records.stored import (
     MISSING,
+    counting_attempt,
     earlier_attempts,
     host_folders,
     node_names,
@@ -191,18 +192,13 @@ def _node_accounts(paths: AttemptPaths, nodes: NodesRecord, spec: RunSpec) -> di
 
 def _current_folders(attempts: Iterable[Attempt], requested: set[tuple[str, str]] | None) -> set[str]:
     """Folders of the current attempts; `requested` is None where the folder keeps no plans."""
-    newest: dict[tuple[str, str], Attempt] = {}
+    by_run: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in attempts:
         key = (attempt.spec.run, attempt.spec.hash if requested is not None else "")
-        is_requested = requested is None or key in requested
-        if is_requested and (key not in newest or requested is None or ended(attempt) or not ended(newest[key])):
-            newest[key] = attempt
-    return {attempt.folder for attempt in newest.values()}
-
-
-def ended(attempt: Attempt) -> bool:
-    """Whether the attempt came to its own end, well or badly: an interrupted one does not hide an older result."""
-    return attempt.outcome is not None and not attempt.outcome.outcome.is_cut_short
+        if requested is None or key in requested:
+            by_run.setdefault(key, []).append(attempt)
+    # Without plans nobody knows which of a run's specs is meant: the newest.
+    return {(same[-1] if requested is None else counting_attempt(same, lambda one: one.outcome)).folder for same in by_run.values()}
 
 
 NOT_IN_PLAN, PLACE_CHANGED = "no longer in the plan", "place changed"

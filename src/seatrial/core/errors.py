@@ -84,7 +84,7 @@ class RefusedError(SeatrialError):
 
 
 class CampaignError(SeatrialError):
-    """The campaign folder is busy, missing or something else."""
+    """The folder is busy, missing or not a campaign's."""
 
 
 class LaunchError(SeatrialError):

@@ -190,7 +190,7 @@ def _straggling(run: MeasuredRun) -> RunCheck:
     return RunCheck(counts=False) if found.verdict is StragglerVerdict.NONE else RunCheck(counts=None, what=found.reason.rstrip("."))
 
 
-def _in_turns(run: MeasuredRun) -> RunCheck:
+def _anti_correlated(run: MeasuredRun) -> RunCheck:
     found = next((cause for cause in run.measure.jitter_causes if cause.kind == ANTI_CORRELATED_GPUS), None) if run.measure else None
     if found is not None:
         value = found.numbers.get("rank_correlation")
@@ -556,6 +556,6 @@ COUNTED: dict[str, Callable[[MeasuredRun], RunCheck]] = {
     "halted_runs": _halted,
     "leaking_runs": _leaking,
     "straggling_runs": _straggling,
-    "turn_taking_runs": _in_turns,
+    "turn_taking_runs": _anti_correlated,
     "jittering_runs": _jittering,
 }

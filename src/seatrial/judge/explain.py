@@ -37,7 +37,7 @@ _LOSS = "loss difference"
 # By the beginning of an evidence's name.
 _BY_NAME = {
     "cause": "how the run ended, by its exit code, its alarms and the first error lines of its log",
-    "halted": "the run's ranks ended because of a halt file, or it stalled until it was killed",
+    "halted": "the ranks ended because of a halt file, or the run stalled until it was killed",
     "slope of": _SLOPE,
     "growth of": "that slope times the time of 1,000 steps after warm-up",
     "limit of": "the memory of the GPU or the host",

@@ -22,9 +22,19 @@ from seatrial.records.comparison import Scaling
 from seatrial.records.measure import GroupSummary, SentinelDrift
 from seatrial.records.ranking import Ranking
 from seatrial.records.results import MeasuredRun
-from seatrial.records.verdict import CAMPAIGN, EVERY_GROUP, EVERY_RUN, WINNER, CampaignVerdict, Criterion, Finding, Verdict, metric_entry
+from seatrial.records.verdict import (
+    CAMPAIGN,
+    DEFAULT_CRITERIA,
+    EVERY_GROUP,
+    EVERY_RUN,
+    WINNER,
+    CampaignVerdict,
+    Criterion,
+    Finding,
+    Verdict,
+    metric_entry,
+)
 
-DEFAULT_CRITERIA = (Criterion(metric="failed_runs", scope="campaign", at_most=0),)
 _ORDER = {BoundStatus.VIOLATED: 0, BoundStatus.UNDECIDED: 1, BoundStatus.MET: 2}
 _WHERE = {CAMPAIGN: "", EVERY_RUN: " in every run", EVERY_GROUP: " in every group", WINNER: " of the recommended group"}
 # By metric, the text where all runs or groups meet it.

@@ -80,7 +80,7 @@ class ReportMerger:
     """Merges the reports of many agents into those of one. Pure: reports, losses and times in, reports out.
 
         started   each host's, as it comes
-        exited    once, when every host's launcher has ended or is lost; the most informative nonzero code, 0 only if all are 0
+        exited    once, when every host is lost or its launcher has ended; the most informative nonzero code, 0 only if all are 0
         stacks    once, when all hosts that can have answered
         node_lost each host that was lost before it had reported `gone`
         gone      once, when every host is gone or lost, and the lost ones are cleaned up (`cleaned_up`)

@@ -91,7 +91,7 @@ class Fit:
 
     @property
     def memory_bytes(self) -> int:
-        """The forecast; 0 if unknown."""
+        """The GPU's memory; 0 if unknown."""
         return self.memory.size_bytes if self.memory else 0
 
     @property

@@ -21,6 +21,7 @@ from seatrial.plan.yaml_text import KeyPath
 from seatrial.records.measure import MIN_REPEATS
 from seatrial.records.plan import SENTINEL, CampaignPlan
 from seatrial.records.verdict import (
+    DEFAULT_CRITERIA,
     HOW_TO_NAME_A_BASELINE,
     METRICS,
     REPORTED,
@@ -332,11 +333,6 @@ def _check_baseline(plan: Plan, path: KeyPath, name: str, part: CriterionPart, *
         raise plan.error(where, "names nothing; give a group, a campaign's folder or a pinned row of history")
     if baseline.history is not None and (baseline.group is not None or baseline.campaign is not None):
         raise plan.error((*where, "history"), "is a baseline by itself; keep it, or group and campaign")
-
-
-_FAILED = METRICS["failed_runs"]
-DEFAULT_CRITERIA = (Criterion(metric="failed_runs", scope=_FAILED.default_scope, at_most=0, unit=_FAILED.unit),)
-"""The criteria of a plan that has none."""
 
 
 def criteria_of(plan: Plan, groups: Sequence[str], cwd: Path) -> tuple[Criterion, ...]:

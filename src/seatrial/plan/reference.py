@@ -90,7 +90,7 @@ Groups are named by labels and values (`mb8_nw0`), runs by group and repeat (`mb
 what changes its result is the same: workload and arguments, the script's bytes, settings, axes, launcher, place, environment, steps,
 `rank_scope`, `timing.sync` and `timing.phase_every`. Of a place on many hosts that is how ranks and GPUs lie on them and which network
 they use, not which hosts these are. Limits, criteria, order and how lines are read may change freely. A run is looked for under its
-name, so another label, prefix or output folder starts a new campaign.
+name, so with another label, prefix or output folder it runs anew.
 
 `criteria` says what must hold for PASS: a metric, its scope and a bound, or a preset by its name.
 

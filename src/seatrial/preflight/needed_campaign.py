@@ -26,7 +26,7 @@ from seatrial.preflight.check_definition import NOT_ASKED, Need, refusal
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Check
 from seatrial.records.plan import NeededCampaign, RunSpec
-from seatrial.records.stored import read_outcome, read_record, stored_hash
+from seatrial.records.stored import accepted_outcome, read_record
 from seatrial.records.verdict import CampaignVerdict, Verdict
 
 OVERRIDE = "--ignore-needs"
@@ -100,7 +100,7 @@ def _unjudged_attempt(paths: CampaignPaths) -> str:
 def _is_newer(attempt: AttemptPaths, judged_t: float) -> bool:
     """Whether it ended after the verdict or, without an end, wrote anything since. Its own clock and the file system's both count: a copy
     has new file times, and another host's clock may be fast."""
-    outcome = read_outcome(attempt, stored_hash(attempt))[0]
+    outcome = accepted_outcome(attempt)
     if outcome is not None and 0 < outcome.ended_t <= judged_t:
         return False
     try:

@@ -246,7 +246,7 @@ def _check_folder(variable: str, nodes: Sequence[dict[str, Any]]) -> Check:
 
 
 def _discover(nodes: Sequence[dict[str, Any]], folder: Path) -> Check:
-    """Write discovered_environment.json in the doctor's folder; yields the nodes' differences."""
+    """Write discovered_environment.json in the doctor's folder; a check that names the nodes' differences."""
     found = {str(node["host"]): node["environment"] for node in sorted(nodes, key=lambda node: str(node["host"]))}
     differences = node_differences(found)
     path = CampaignPaths(folder).discovered

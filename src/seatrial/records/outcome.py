@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # `port 29501`, `localhost:29501`, `10.0.0.1:29501`, `[::1]:29501`, `pid 4711`, `0x7f3c…`; not the line number in `train.py:1200`.
 CHOSEN_AGAIN = re.compile(
@@ -249,3 +249,16 @@ class Resumption:
         what = f"{self.checkpoint}, step {self.step:,}" if self.step is not None else "its checkpoints"
         changed = f"; changed since: {self.changed.removesuffix(' changed')}" if self.changed else ""
         return f"from attempt {self.from_attempt} ({what}){changed}{skipped}"
+
+
+@dataclass(kw_only=True)
+class StageRecord:
+    """End of a stage of a staged plan, as in stages.json."""
+
+    exit_code: int | None
+    """None where it was not run."""
+    why: str = ""
+    """Why it was not run, or could not be."""
+    command: list[str] = field(default_factory=list)
+    """The command that was run, if any."""
+    ended_t: float = 0.0

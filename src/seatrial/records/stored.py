@@ -7,7 +7,7 @@ read outcomes, specs and plans from disk here, so that none accepts what another
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.telemetry import TelemetryAccount
 
 Record = TypeVar("Record")
+Stored = TypeVar("Stored")
 
 LONGEST_REASON = 120
 LATEST_T = 2.0**33
@@ -104,7 +105,15 @@ def read_outcome(paths: AttemptPaths, hash: str | None = None) -> tuple[RunOutco
 
 def accepted_outcome(attempt: AttemptPaths) -> RunOutcome | None:
     """The outcome that a report accepts: of this attempt, and written for its spec."""
-    return read_outcome(attempt, stored_hash(attempt))[0]
+    # Loops poll for it; without one the spec need not be read.
+    return read_outcome(attempt, stored_hash(attempt))[0] if attempt.outcome.exists() else None
+
+
+def counting_attempt(same: Sequence[Stored], outcome_of: Callable[[Stored], RunOutcome | None]) -> Stored:
+    """Of the attempts of a run with one hash (oldest first, not empty) the one that counts: the last that came to its own end, well or badly,
+    else the last. An interrupted attempt does not hide an older result."""
+    ended = [one for one in same if (outcome := outcome_of(one)) and not outcome.outcome.is_cut_short]
+    return (ended or same)[-1]
 
 
 def read_resumption(attempt: AttemptPaths) -> Resumption | None:

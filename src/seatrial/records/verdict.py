@@ -242,6 +242,11 @@ class Criterion:
     reason: str = ""
 
 
+_FAILED_RUNS = METRICS["failed_runs"]
+DEFAULT_CRITERIA = (Criterion(metric="failed_runs", scope=_FAILED_RUNS.default_scope, at_most=0, unit=_FAILED_RUNS.unit),)
+"""The criteria of a plan that has none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """One number that a finding is based on, and the file it was read from."""

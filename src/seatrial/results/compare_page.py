@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.collect.attempt_files import read_environment
-from seatrial.collect.attempts import ended, read_attempt
+from seatrial.collect.attempts import read_attempt
 from seatrial.collect.effective_settings import read_effective
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, SeatrialError, UsageError
@@ -19,6 +19,7 @@ from seatrial.core.paths import AttemptPaths, CampaignPaths, OriginalPaths
 from seatrial.core.shell import quote
 from seatrial.records.attempt import Attempt
 from seatrial.records.results import CampaignResults
+from seatrial.records.stored import counting_attempt
 from seatrial.report.html.compare import Compared, compare_page, page_name
 from seatrial.report.html.data import page_data
 from seatrial.report.run_diff import DiffedRun, RunDiff, diff_runs
@@ -116,4 +117,4 @@ def _find_attempt(folder: Path) -> Attempt:
     readable = [attempt for paths in wanted if (attempt := read_attempt(paths))]
     if not readable:
         raise CampaignError(f"{folder} has no readable spec.json: it was never started, or is not a run's folder")
-    return next((attempt for attempt in reversed(readable) if ended(attempt)), readable[-1])
+    return counting_attempt(readable, lambda one: one.outcome)

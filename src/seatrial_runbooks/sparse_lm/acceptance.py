@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.cli.stages import StageRecord
 from seatrial.core.errors import DONE, FAILED, INCONCLUSIVE
 from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths, CampaignPaths, StagesPaths
 from seatrial.records.codec import from_json_or_none
+from seatrial.records.outcome import StageRecord
 from seatrial.records.verdict import CampaignVerdict, Criterion
 
 PASS, FAIL, UNDECIDED, NOT_TESTED = "PASS", "FAIL", "INCONCLUSIVE", "NOT TESTED"
@@ -115,7 +115,7 @@ def _findings(target: Target, stage: str, source: str, title: str) -> Iterator[R
     reason = _not_run(target, stage)
     verdict = from_json_or_none(CampaignVerdict, read_json(target.campaign(stage).verdict))
     if reason or verdict is None:
-        found = reason or "the campaign has no verdict: see its preflight.json"
+        found = reason or "the campaign's verdict.json is missing or unreadable: see its preflight.json"
         yield Row(source=source, criterion=title, status=NOT_TESTED if reason else FAIL, found=found)
         return
     for finding in verdict.findings:

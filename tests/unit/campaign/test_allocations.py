@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.campaign.early_end import EarlyEnd
 from seatrial.campaign.interrupts import Urgency
-from seatrial.campaign.invocation import EarlyEnd
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import close_abandoned_attempts
 from seatrial.campaign.schedule import Schedule

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.campaign.early_end import EarlyEnd
 from seatrial.campaign.interrupts import Urgency
-from seatrial.campaign.invocation import EarlyEnd, Invocation
+from seatrial.campaign.invocation import Invocation
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.schedule import Schedule
 from seatrial.campaign.slurm import program, queue

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from seatrial.campaign import loop
+from seatrial.campaign.early_end import CampaignEnd, repeated_failure
 from seatrial.campaign.interrupts import Interrupts
-from seatrial.campaign.invocation import CampaignEnd, repeated_failure
 from seatrial.campaign.loop import run_campaign, save_plan
 from seatrial.campaign.preflight import PreflightResult
 from seatrial.campaign.schedule import Schedule

@@ -48,6 +48,6 @@ def test_a_refusal_names_what_refuses_and_nothing_else(tmp_path: Path, monkeypat
     with pytest.raises(RefusedError) as refused:
         checked([OK, WARNED, REFUSED], tmp_path, monkeypatch)
     assert str(refused.value) == (
-        "refused before anything was started:\n  script t.py: no such file. Later error: can't open file. Fix: name it."
+        "refused before anything was started:\n  script t.py: no such file. Leads to: can't open file. Fix: name it."
     )
     assert refused.value.exit_code == 2 and (tmp_path / "preflight.json").exists()

@@ -57,13 +57,13 @@ SHOWN = """\
 output
   ✓ output folder    /data/out can be written to
   ✗ disk space       1.0 MiB free in /data
-      would end in: OSError: [Errno 28] No space left on device
-      fix:          free at least 200.0 MiB or choose another disk with --out
+      leads to: OSError: [Errno 28] No space left on device
+      fix:      free at least 200.0 MiB or choose another disk with --out
 load
   ! other processes  2.0 of 2 cores in use by others: python (pid 22072) 98 %,
                      python (pid 22425) 98 %, stress (pid 1) 4 %
-      would end in: step times slowed by other processes
-      fix:          end them
+      leads to: step times slowed by other processes
+      fix:      end them
   ✓ a name that is far too long for its column
                      fine
 """
@@ -167,7 +167,7 @@ def test_it_is_printed_with_the_later_error_and_the_fix() -> None:
         doctor.print_hosts(Console(file=stream, width=80), many(3))
         stream.flush()
         printed = raw.getvalue().decode()
-        assert "would end in: Permission denied (publickey)" in printed and "fix:          ssh-copy-id" in printed
+        assert "leads to: Permission denied (publickey)" in printed and "fix:      ssh-copy-id" in printed
 
 
 def test_a_hostfile_without_a_plan(tmp_path: Path) -> None:

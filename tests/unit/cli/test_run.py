@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seatrial.campaign.invocation import CampaignEnd
+from seatrial.campaign.early_end import CampaignEnd
 from seatrial.cli import run
 from seatrial.cli.live_view import PlainView
 from seatrial.cli.main import run_command

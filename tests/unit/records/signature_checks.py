@@ -69,7 +69,7 @@ def _wrong_combinations(entry: Signature) -> Iterator[str]:
             yield f"'{key}' is for signs of slowness (slows = true)"
     if entry.unset and not any(re.fullmatch(pattern, f"{entry.unset}=") for pattern in entry.env):
         yield f"'{entry.unset}' is told where it is not set, and not where it is empty: no expression of 'env' finds that"
-    if entry.takes_precedence_over and entry.after_effect:
+    if entry.takes_precedence and entry.after_effect:
         yield "what takes precedence over the other signs is not an after-effect"
     if entry.echo and not entry.after_effect:
         yield "an echo is an after-effect too"

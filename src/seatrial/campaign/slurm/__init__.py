@@ -6,7 +6,7 @@ program          in the job of one run              signals           Slurm's wa
 ../slurm_allocation_program.py: in the job of many runs; it imports the campaign's own loop, which imports this package.
 """
 
-RUN_PROGRAM = "seatrial.campaign.slurm.program"
 # Job scripts name these modules: a job that was submitted under another name fails before its run begins (`No module named …` in job.log),
-# and `seatrial run PLAN --again` submits it anew.
+# and `seatrial run PLAN` submits it anew.
+RUN_PROGRAM = "seatrial.campaign.slurm.program"
 ALLOCATION_PROGRAM = "seatrial.campaign.slurm_allocation_program"

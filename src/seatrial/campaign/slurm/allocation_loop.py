@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from seatrial.campaign.invocation import EarlyEnd
+from seatrial.campaign.early_end import EarlyEnd
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import choose_start, makes_progress
 from seatrial.campaign.schedule import RunSource

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from seatrial.campaign.invocation import EarlyEnd
+from seatrial.campaign.early_end import EarlyEnd
 from seatrial.campaign.one_run import close_attempt, new_attempt
 from seatrial.campaign.resume import choose_start, makes_progress
 from seatrial.campaign.run_outcome import outcome_of_unstarted

@@ -453,7 +453,7 @@ class LogScan:
                 found.raised_effect = evidence
             return
         is_weak = weight is Weight.WEAK
-        if sign is not None and sign.takes_precedence_over and not is_weak:
+        if sign is not None and sign.takes_precedence and not is_weak:
             found.higher_priority = found.higher_priority or evidence
         if sign is not None:
             if is_weak:

@@ -261,7 +261,7 @@ def wait_for_agents(
     while missing := [name for name in logs if name not in hellos]:
         _receive_hellos(server, POLL_S, hellos, logs, by_srun)
         if server.failed:
-            raise LaunchError(f"{server.failed}. Start the same command again and report this bug.")
+            raise LaunchError(f"{server.failed}: start the same command again, and report this bug")
         if should_stop():
             raise StoppedError(f"stopped while the agents of {len(missing)} of {len(logs)} hosts were being started; nothing was run")
         if failed_starts():

@@ -1,6 +1,6 @@
 """Runs every check of all hosts of a run, from a few exchanges with all at once.
 
-    with Sessions(ask_commands(hosts, head, …)) as sessions:
+    with HostSessions(answer_commands(hosts, head, …)) as sessions:
         examined = examine_hosts(sessions.ask, need, hosts, head=head, fast=True)
 
 In: an `AskHosts` (real sessions, the nodes of place `pernode`, or a fake), what the plan needs, and the hosts. Out: a row for

@@ -53,7 +53,7 @@ class Signature:
     """An after-effect that only reports that another rank is gone: it counts only where there is no other after-effect."""
     after_usage: bool = False
     """It counts only where the program has printed its usage shortly before."""
-    takes_precedence_over: bool = False
+    takes_precedence: bool = False
     """It counts before every other sign, wherever it is: ranks on a broken GPU fail in many ways."""
     caution: str = ""
     """Kind of the report's caution about it, if any."""

@@ -6,7 +6,8 @@
 With `weights` the step is forward and backward only, and leaves their gradients to an optimiser outside, which frees them after each step.
 
 The first steps run as they are, on a stream of their own; then the step is captured, and from there on replayed with each batch copied
-into the captured one's memory. The loss is overwritten by the next step. The optimiser must be capturable, its learning rate a tensor.
+into the captured one's memory. That is for transformers' Trainer, which owns the loop; `common.engines.step_graph` captures before training
+begins and undoes its warm-up. The loss is overwritten by the next step. The optimiser must be capturable, its learning rate a tensor.
 """
 
 from __future__ import annotations
