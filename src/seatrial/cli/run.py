@@ -282,8 +282,8 @@ def _why_it_ended(end: CampaignEnd) -> str:
     if end.repeated_failure:
         from seatrial.campaign.invocation import MAX_IDENTICAL_FAILURES
 
-        alike = f"after {MAX_IDENTICAL_FAILURES} identical failures in a row"
-        return f"stopped with exit code 3 {alike} ({end.repeated_failure}; --keep-going runs the others anyway)"
+        after = f"after {MAX_IDENTICAL_FAILURES} identical failures in a row"
+        return f"stopped with exit code 3 {after} ({end.repeated_failure}; --keep-going runs the others anyway)"
     if end.jobs_ended or end.job_too_short:
         return end.jobs_ended or end.job_too_short
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""

@@ -236,8 +236,8 @@ CRITERIA_PRESETS: dict[str, CriteriaPreset] = {
 
 def units_for(unit: str) -> tuple[str, ...]:
     """The metric's own unit first, then all that convert to it."""
-    alike = next((kind for kind in text.UNIT_KINDS if unit in kind), {})
-    return (unit, *(name for name in alike if name != unit))
+    convertible = next((kind for kind in text.UNIT_KINDS if unit in kind), {})
+    return (unit, *(name for name in convertible if name != unit))
 
 
 def converted_bound(bound: float | None, written: str | None, unit: str) -> float | None:

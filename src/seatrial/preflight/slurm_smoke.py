@@ -255,8 +255,8 @@ def _discover(nodes: Sequence[dict[str, Any]], folder: Path) -> Check:
         where = str(path)
     except OSError as error:
         where = f"{path} cannot be written ({error.strerror})"
-    alike = "all alike" if len(found) > 1 else "one node only"
-    return UNLIKE.result(not differences, f"{'; '.join(differences) or alike}; {where}", file=path.name)
+    same = "no differences" if len(found) > 1 else "one node only"
+    return UNLIKE.result(not differences, f"{'; '.join(differences) or same}; {where}", file=path.name)
 
 
 def node_differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -238,7 +238,7 @@ class Criterion:
     baseline: Baseline | None = None
     """The baseline of a metric that compares; None where the plan names none."""
     ready: str = ""
-    """The ready set of criteria it belongs to: `stage1_stability`."""
+    """The criteria preset it belongs to: `stage1_stability`."""
     reason: str = ""
 
 
