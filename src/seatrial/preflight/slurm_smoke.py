@@ -28,7 +28,7 @@ from seatrial.preflight.check_definition import information, refusal, warning
 from seatrial.records.caution import Check
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 
-NODE_MODULE = f"{AGENT_MODULE}.slurm_node"
+NODE_MODULE = f"{AGENT_MODULE}.slurm_smoke_node"
 IMMEDIATE_S = 60
 JOB_TIMEOUT_S = IMMEDIATE_S + 120.0
 CANCEL_TIMEOUT_S = 60.0

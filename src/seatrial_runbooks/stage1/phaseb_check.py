@@ -3,7 +3,7 @@
 In: a campaign's run_manifest.tsv, Seatrial's or the original scripts', with the runs' gpu_telemetry.csv and train.log, and thresholds. Out:
 a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else a `[FAIL]` line per reason. GPUs with
 anti-correlated utilisation and ratios persistently above 2 fail a group whatever its figures are; where these could not be checked, an
-`[INCONCLUSIVE]` line is printed and nothing passes, as with the ready criteria `stage1_stability`.
+`[INCONCLUSIVE]` line is printed and nothing passes, as with the criteria preset `stage1_stability`.
 
 ./scripts/check_phaseb_stability.py --output-root outputs/bench_4090_phaseB_diag --groups sweep_z0_mb128_nw6_pf4
 
