@@ -129,8 +129,8 @@ acceptance: ["{python}", accept.py, "{output}"]
 ```
 
 The same command resumes: a campaign continues with the remaining runs, a command that ended with exit code 0 is not run again
-(`--again` runs all). `--only NAME` selects stages, `--set` is for the plan of each and comes last. Every plan is read before the first stage
-starts. Each campaign is in a folder of its stage's name; [files.md](files.md#of-a-plan-with-stages) has the rest.
+(`--again` runs all). `--only NAME` selects stages, `--set` is for the plan of each and comes last. Every plan is read before the first
+stage starts. Each campaign is in a folder of its stage's name; [files.md](files.md#of-a-plan-with-stages) has the rest.
 """
 
 
