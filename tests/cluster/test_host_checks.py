@@ -119,7 +119,7 @@ def test_a_script_and_a_seatrial_that_are_unlike(campaign: Campaign, tmp_path: P
     del plan["steps"]
     campaign.hosts.replace("node2", script, "print('two')\n")
     text = campaign.run(plan, code=REFUSED)
-    assert "text of the script on node2: prints.py differs" in text
+    assert "script contents on node2: prints.py differs" in text
     campaign.hosts.unmount("node2", script)
     campaign.hosts.replace("node2", seatrial.__file__, Path(seatrial.__file__).read_text() + "# another\n")
     text = campaign.run(plan, code=REFUSED)

@@ -1,4 +1,4 @@
-"""The blocks for many machines of the seeds and of our runbook, and the ready plans for many hosts, run on two hosts.
+"""The blocks for many machines of the seeds and of our runbook, and the shipped plans for many hosts, run on two hosts.
 
 One rank per host, toy models, the real deepspeed runner over the real pdsh. They leave the same files as a block on one machine, and every
 host took part.

@@ -39,9 +39,9 @@ def losses(harness: Harness, attempt: int, rank: int = 0) -> dict[int, float]:
 def test_a_script_that_crashed_goes_on_and_the_report_joins_its_attempts(harness: Harness) -> None:
     plan = str(harness.plan(SCRIPT))
     harness.run("run", plan, code=INCONCLUSIVE)
-    assert "would go on from attempt 1 (its checkpoints)" in harness.call("plan", "show", plan)
+    assert "would resume from attempt 1 (its checkpoints)" in harness.call("plan", "show", plan)
     text = harness.run("run", plan)
-    assert "goes on from attempt 1 (its checkpoints)" in text
+    assert "resumes from attempt 1 (its checkpoints)" in text
     first, second = outcome(harness, 1), outcome(harness, 2)
     assert (first["outcome"], second["outcome"], first["hash"]) == ("failed", "ok", second["hash"])
     # Steps 0 to 7 were taken, the checkpoint is of step 6.
@@ -51,4 +51,4 @@ def test_a_script_that_crashed_goes_on_and_the_report_joins_its_attempts(harness
     (row,) = rows_of(harness.out.per_run_metrics)
     assert (row["attempt"], row["resumed_from"], row["resumed_at"], row["lost_steps"]) == ("2", "1", "7", "1")
     assert float(row["first_loss"]) == pytest.approx(9.0), "of the whole training"
-    assert "Trained in 2 attempts: attempt 2 went on at step 7" in harness.out.summary_md.read_text()
+    assert "Trained in 2 attempts: attempt 2 resumed at step 7" in harness.out.summary_md.read_text()

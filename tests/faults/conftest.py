@@ -18,7 +18,7 @@ SHARED_MEMORY = Path("/dev/shm")
 LONGEST = (
     "test_a_deepspeed_sweep_killed_in_the_middle_goes_on",
     "test_a_killed_training_goes_on_from_its_last_whole_checkpoint",
-    "test_a_flood_of_strangers_keeps_no_agent_out",
+    "test_an_unauthenticated_flood_keeps_no_agent_out",
 )
 
 

@@ -34,7 +34,7 @@ TRAINING = "test_fault_training.py"
 HOSTS, CHECKS = "cluster/test_host_faults.py", "cluster/test_host_checks.py"
 LAUNCHERS = "cluster/test_launcher_faults.py"
 CAMPAIGNS, KILLED = "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
-STRANGERS, SWEEPS = "test_fault_strangers.py", "end_to_end/test_dummy_campaign.py"
+FLOOD, SWEEPS = "test_fault_unauthenticated_flood.py", "end_to_end/test_dummy_campaign.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
 
 
@@ -543,7 +543,7 @@ started.",
             "Programs without the token connect to the harness's port, 500 a second",
             "Each is closed after a second, the oldest of the busiest address first.",
             "Nothing: every agent is let in within 5 s.",
-            f"{STRANGERS}::test_a_flood_of_strangers_keeps_no_agent_out",
+            f"{FLOOD}::test_an_unauthenticated_flood_keeps_no_agent_out",
         ),
         Row(
             "The head loses its power",

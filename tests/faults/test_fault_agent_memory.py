@@ -67,7 +67,7 @@ def test_an_agent_that_was_suspended_kills_nothing_when_it_wakes(tmp_path: Path)
         os.kill(agent.pid, signal.SIGSTOP)
         time.sleep(SUSPENDED_S + 1.5)
         os.kill(agent.pid, signal.SIGCONT)
-        wait_until(lambda: "was suspended for" in attempt.agent_log.read_text(), "the agent logs it")
+        wait_until(lambda: "did not run for" in attempt.agent_log.read_text(), "the agent logs it")
         assert all(rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE for rank in ranks)
         agent.kill()
         assert hear(agent, "gone").killed == 2

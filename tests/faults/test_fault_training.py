@@ -75,7 +75,7 @@ def test_a_killed_training_goes_on_from_its_last_whole_checkpoint(harness: Harne
     text = harness.run("run", training)
     ended = outcome(harness, 2)
     first_step = ended["resumed_at"]
-    assert f"goes on from attempt 1 (checkpoints/ckpt_iter_{first_step - 1}, step {first_step - 1})" in text
+    assert f"resumes from attempt 1 (checkpoints/ckpt_iter_{first_step - 1}, step {first_step - 1})" in text
     # Of a rank that was killed, the last lines may be missing: its checkpoint is one that it had reached.
     reached = max(first_step - 1, *losses(harness, 1), *(json.loads(line)["step"] or 0 for line in read_lines(killed.heartbeat(0))))
     assert (ended["outcome"], ended["lost_steps"]) == ("ok", reached + 1 - first_step)

@@ -158,7 +158,7 @@ def _bind(ports: Sequence[int]) -> socket.socket:
 
 
 def _serve_client(client: socket.socket, token: bytes, secret: str) -> None:
-    # Whatever a stranger sends, the listener goes on.
+    # The listener continues whatever an unauthenticated peer sends.
     with contextlib.suppress(OSError, ValueError), client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         client.settimeout(HANG_UP_TIMEOUT_S)

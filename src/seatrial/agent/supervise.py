@@ -177,7 +177,7 @@ class Supervisor:
         turn_s = self._turn_s()
         ready = sorted(self._selector.select(turn_s), key=lambda pair: int(pair[0].data[0]))
         if slept_s := self._clock.tick(turn_s):
-            note(f"was suspended for {slept_s:.0f} s, or waited as long for a disk")
+            note(f"did not run for {slept_s:.0f} s: suspended, or blocked on a disk")
         for key, _ in ready:
             key.data[1]()
         self._obey(self._clock.now())

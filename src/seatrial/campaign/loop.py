@@ -193,17 +193,17 @@ class _Campaign:
 
     def __post_init__(self) -> None:
         self.plan, self.paths, self.interrupts = self.invocation.plan, self.invocation.paths, self.invocation.interrupts
-        self._report = _Report(self.paths, self.plan.name, self.listener, self.recorder)
+        self._publisher = _ProgressPublisher(self.paths, self.plan.name, self.listener, self.recorder)
 
     def run(self, again: bool) -> CampaignEnd:
         schedule = self._schedule(again)
-        self._report.count = len(schedule.left)
+        self._publisher.count = len(schedule.left)
         if self.recorder and schedule.left:
             self.recorder.load()
         try:
             return self._run_all(schedule)
         finally:
-            self._report.over()
+            self._publisher.over()
 
     def _schedule(self, again: bool) -> Schedule:
         """The runs left; durations of finished ones serve to estimate those of their groups."""
@@ -234,7 +234,7 @@ class _Campaign:
             if first is not None and not is_over_since(run, first):
                 left.append(spec)
         schedule = Schedule(left, durations_s, self.plan.budget_s)
-        self._report.count = len(schedule.left)
+        self._publisher.count = len(schedule.left)
         return self._run_all(schedule)
 
     def _run_all(self, schedule: RunSource) -> CampaignEnd:
@@ -270,7 +270,7 @@ class _Campaign:
         return CampaignEnd()
 
     def _run_jobs(self, schedule: RunSource, early: EarlyEnd) -> CampaignEnd:
-        view = _JobView(self._report, schedule)
+        view = _JobView(self._publisher, schedule)
         loop = (AllocationLoop if _allocation_of(self.plan) == PER_CAMPAIGN else JobLoop)(self.invocation, view)
         disk_end: CampaignEnd | None = None
         try:
@@ -299,13 +299,13 @@ class _Campaign:
         if resumption is not None:
             self.listener.resumes(spec, resumption)
         attempt = new_attempt(run, resumption)
-        self.listener.started(spec, attempt.number, self._report.count - len(schedule.left) + 1, self._report.count)
+        self.listener.started(spec, attempt.number, self._publisher.count - len(schedule.left) + 1, self._publisher.count)
         eta = RunEtaTracker(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
 
         def on_progress(progress: Progress, elapsed_s: float, quiet_s: float, alarm: str) -> None:
             run_left = eta.update(progress.last_steps, time.time())
             campaign_left = schedule.time_left(CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
-            self._report.running(
+            self._publisher.running(
                 spec,
                 attempt.number,
                 progress,
@@ -331,11 +331,11 @@ class _Campaign:
                 attempt.resume.unlink(missing_ok=True)
                 attempt.folder.rmdir()
             raise
-        self._report.ended(spec, attempt, outcome, log)
+        self._publisher.ended(spec, attempt, outcome, log)
         return outcome
 
 
-class _Report:
+class _ProgressPublisher:
     """What the campaign reports: to its listener, and in progress.json for `watch`."""
 
     def __init__(self, paths: CampaignPaths, plan: str, listener: Listener, recorder: RunRecorder | None) -> None:
@@ -408,53 +408,53 @@ class _Report:
 class _JobView:
     """What the loops over jobs report, passed on to the campaign's listener."""
 
-    report: _Report
+    publisher: _ProgressPublisher
     schedule: RunSource
     positions: dict[str, int] = field(default_factory=dict)
     """Run → its position in the order of first submission."""
 
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
-        self.report.listener.resumes(spec, resumption)
+        self.publisher.listener.resumes(spec, resumption)
 
     def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None:
         again = f", attempt {attempt.number}" if attempt.number > 1 else ""
-        self.noted(f"[{self._position(spec)}/{self.report.count}] {spec.run}: submitted as job {job}{again}")
+        self.noted(f"[{self._position(spec)}/{self.publisher.count}] {spec.run}: submitted as job {job}{again}")
 
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None:
-        self.report.listener.started(spec, attempt.number, self._position(spec), self.report.count)
+        self.publisher.listener.started(spec, attempt.number, self._position(spec), self.publisher.count)
 
     def _position(self, spec: RunSpec) -> int:
         return self.positions.setdefault(spec.run, len(self.positions) + 1)
 
-    def progress(self, one: InFlightJob, progress: Progress, elapsed_s: float, others: Sequence[InFlightJob]) -> None:
-        assert one.eta is not None
-        run_left = one.eta.update(progress.last_steps, time.time())
-        campaign_left = self.schedule.time_left(CurrentRun(group_key=one.spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
-        self.report.running(
-            one.spec, one.attempt.number, progress, run_left, campaign_left, elapsed_s=elapsed_s, others=_others_text(others)
+    def progress(self, followed: InFlightJob, progress: Progress, elapsed_s: float, others: Sequence[InFlightJob]) -> None:
+        assert followed.eta is not None
+        run_left = followed.eta.update(progress.last_steps, time.time())
+        campaign_left = self.schedule.time_left(CurrentRun(group_key=followed.spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
+        self.publisher.running(
+            followed.spec, followed.attempt.number, progress, run_left, campaign_left, elapsed_s=elapsed_s, others=_others_text(others)
         )
 
     def noted(self, text: str) -> None:
-        self.report.listener.noted(text)
+        self.publisher.listener.noted(text)
 
-    def waits(self, one: InFlightJob, others: Sequence[InFlightJob]) -> None:
-        self.report.waiting(one.spec, one.attempt.number, one, _others_text(others))
+    def waits(self, followed: InFlightJob, others: Sequence[InFlightJob]) -> None:
+        self.publisher.waiting(followed.spec, followed.attempt.number, followed, _others_text(others))
 
     def waits_for(self, spec: RunSpec, job: FollowedJob) -> None:
-        self.report.waiting(spec, None, job)
+        self.publisher.waiting(spec, None, job)
 
     def follows(self, state: LiveState) -> None:
-        self.report.follows(state)
+        self.publisher.follows(state)
 
     def stopping(self, spec: RunSpec) -> None:
-        self.report.listener.stopping(spec)
+        self.publisher.listener.stopping(spec)
 
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
-        self.report.ended(spec, attempt, outcome)
+        self.publisher.ended(spec, attempt, outcome)
 
 
 def _others_text(others: Sequence[InFlightJob]) -> str:
-    return "; ".join(f"{one.spec.run}: {one.text}" for one in others)
+    return "; ".join(f"{job.spec.run}: {job.text}" for job in others)
 
 
 def _run_fields(spec: RunSpec, attempt: int | None, run: RunEstimate, campaign: TimeLeft | None) -> dict[str, object]:

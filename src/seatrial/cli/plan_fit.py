@@ -35,7 +35,7 @@ class GroupFit:
 def given_memory(gpu: str | None, gpu_memory_gib: float | None) -> GpuMemory | None:
     """The GPU memory by the options; None without any."""
     if gpu is not None and gpu_memory_gib is not None:
-        raise UsageError("--gpu and --gpu-memory are two ways to say the same: give one of them")
+        raise UsageError("--gpu and --gpu-memory exclude each other: give one of them")
     if gpu_memory_gib is not None:
         return GpuMemory(size_bytes=round(gpu_memory_gib * GIB), source="--gpu-memory")
     return named_gpu(gpu) if gpu is not None else None

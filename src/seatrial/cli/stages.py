@@ -1,7 +1,7 @@
 """`seatrial run` of a plan with stages: each stage in order, then the acceptance.
 
 In: a `StagedPlan`. Out: in the output folder a campaign or a log for each stage, and stages.json with how each ended; the exit code of the
-acceptance. The same command resumes: a campaign goes on with what is left of it, a command that ended with exit code 0 is not run again.
+acceptance. The same command resumes: a campaign continues with the remaining runs, a command that ended with exit code 0 is not run again.
 """
 
 from __future__ import annotations

@@ -339,7 +339,7 @@ def resumption_cautions(paths: AttemptPaths, spec: RunSpec, outcome: RunOutcome 
             kind=RESUMED,
             subject=spec.run,
             numbers=numbers,
-            text=f"Trained in {attempts}: attempt {paths.number} went on at {at} from a checkpoint of attempt {outcome.resumed_from}. "
+            text=f"Trained in {attempts}: attempt {paths.number} resumed at {at} from a checkpoint of attempt {outcome.resumed_from}. "
             f"{lost[:1].upper()}{lost[1:]} repeated, and {downtime} passed between attempts; losses are of all of them, step times and "
             f"throughput of attempt {paths.number} alone.{skipped}",
         )

@@ -160,14 +160,13 @@ def communicator_cautions(attempt: Attempt, groups: ProcessGroups, ranks: int) -
     shows to have trained together."""
     planned, asked, communicators = attempt.spec.place.ranks, requested_backend(attempt), groups.communicators
     if difference := network_difference(attempt, groups):
-        yield Caution(kind=OTHER_NETWORK, text=f"{difference}: its collectives are not those that were to be measured.")
+        yield Caution(kind=OTHER_NETWORK, text=f"{difference}: the wrong network was measured.")
     backends = sorted({one.backend for one in communicators})
     if asked and backends and not any(asked in backend for backend in backends):
         yield Caution(
             kind="other_backend",
             numbers={"requested": asked, "effective": ", ".join(backends)},
-            text=f"Backend {asked} was requested, and the process group used {', '.join(backends)}: its collectives are not those that "
-            "were to be measured.",
+            text=f"Backend {asked} was requested, and the process group used {', '.join(backends)}: the wrong backend was measured.",
         )
     largest = max((one.size for one in communicators), default=0)
     if communicators and largest < planned:

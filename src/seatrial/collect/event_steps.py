@@ -31,8 +31,8 @@ from seatrial.collect.events import (
     read_startup,
 )
 from seatrial.core.log_lines import LARGEST_STEP
-from seatrial.core.monotonic import longest_non_decreasing
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
+from seatrial.core.subsequence import longest_non_decreasing
 from seatrial.core.text import count, count_were, format_bytes
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution

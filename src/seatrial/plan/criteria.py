@@ -135,15 +135,15 @@ CRITERIA_PRESETS: dict[str, CriteriaPreset] = {
         _NO_FAILURE,
         _gate(
             "speedup_pct",
-            "the procedure asks for 3 % over sdpa. It also takes flash where step_p90_over_p50 is a quarter lower, which is for you to "
-            "see, and wants iter_p90_over_p50 no more than 0.05 above that of sdpa",
+            "the procedure asks for 3 % over sdpa. It also accepts flash where step_p90_over_p50 is a quarter lower (check that "
+            "yourself), and requires iter_p90_over_p50 at most 0.05 above that of sdpa",
             at_least=3,
         ),
         _COMPARABLE,
         _FINITE,
     ),
     "stage1_z0_over_z1": _preset(
-        "stage 1 with ZeRO 0 against ZeRO 1 on PCIe, where the latter's collectives stand in the backward pass", *_speedup(30, "ZeRO 1")
+        "stage 1 with ZeRO 0 against ZeRO 1 on PCIe (ZeRO 1's collectives run in the backward pass)", *_speedup(30, "ZeRO 1")
     ),
     "stage1_regression": _preset(
         "stage 1 after a change: nothing has become slower beyond the allowance",
@@ -237,8 +237,8 @@ CRITERIA_PRESETS: dict[str, CriteriaPreset] = {
 
 def units_for(unit: str) -> tuple[str, ...]:
     """The metric's own unit first, then all that convert to it."""
-    alike = next((kind for kind in text.UNIT_KINDS if unit in kind), {})
-    return (unit, *(name for name in alike if name != unit))
+    convertible = next((kind for kind in text.UNIT_KINDS if unit in kind), {})
+    return (unit, *(name for name in convertible if name != unit))
 
 
 def converted_bound(bound: float | None, written: str | None, unit: str) -> float | None:

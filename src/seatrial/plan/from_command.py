@@ -86,10 +86,10 @@ def _check_names(argv: Sequence[str], axes: Mapping[str, Sequence[Scalar]], step
     for missing in sorted(used - known):
         if missing == "steps":
             raise UsageError("{steps} is in the command, but the number of steps is not set: add --steps N")
-        alike = nearest(missing, axes)
+        nearest_name = nearest(missing, axes)
         raise UsageError(
             f"{{{missing}}} is in the command, but there is no axis of that name: "
-            f"{f'did you mean {{{alike}}}? If not, ' if alike else ''}add -P {missing}=VALUE,VALUE, "
+            f"{f'did you mean {{{nearest_name}}}? If not, ' if nearest_name else ''}add -P {missing}=VALUE,VALUE, "
             f"or write {{{{{missing}}}}} if the braces are the command's own"
         )
 

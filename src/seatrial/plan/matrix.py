@@ -48,9 +48,9 @@ def labels_of(given: Mapping[str, str | None], kept: Mapping[str, str] | None = 
 def value_names(values: Sequence[Scalar]) -> list[str]:
     """Each value as a safe file name; values that would get the same name get part of their hash, as long as needed to differ."""
     safe = [_UNSAFE.sub("-", value_text(value)) or "empty" for value in values]
-    alike = _counted(safe)
+    occurrences = _counted(safe)
     digests = [
-        "" if alike[_compared(text)] == 1 else _sha256(repr(type_and_value(value))) for text, value in zip(safe, values, strict=True)
+        "" if occurrences[_compared(text)] == 1 else _sha256(repr(type_and_value(value))) for text, value in zip(safe, values, strict=True)
     ]
     for digits in (4, 8, 16, 64):
         names = [f"{text}-{digest[:digits]}" if digest else text for text, digest in zip(safe, digests, strict=True)]

@@ -128,9 +128,9 @@ stages:
 acceptance: ["{python}", accept.py, "{output}"]
 ```
 
-The same command resumes: a campaign goes on with what is left of it, a command that ended with exit code 0 is not run again (`--again` runs
-all). `--only NAME` selects stages, `--set` is for the plan of each and comes last. Every plan is read before the first stage starts.
-Each campaign is in a folder of its stage's name; [files.md](files.md#of-a-plan-with-stages) has the rest.
+The same command resumes: a campaign continues with the remaining runs, a command that ended with exit code 0 is not run again
+(`--again` runs all). `--only NAME` selects stages, `--set` is for the plan of each and comes last. Every plan is read before the first
+stage starts. Each campaign is in a folder of its stage's name; [files.md](files.md#of-a-plan-with-stages) has the rest.
 """
 
 

@@ -77,7 +77,7 @@ def resolve_plan(
     capacity = capacity_of(plan, cwd)
     folder = output_folder(plan, output, cwd, now)
     kept = read_stored_names(folder, plan.name)
-    groups, alike = equalize_groups(plan, expand(plan, capacity.ranks, kept.labels))
+    groups, equalized_notes = equalize_groups(plan, expand(plan, capacity.ranks, kept.labels))
     watched = sentinel_group(plan, groups)
     named = _all_runs(plan, groups, watched, cwd, capacity, kept.labels)
     old_names = kept.renames(named)
@@ -100,7 +100,7 @@ def resolve_plan(
         budget_s=budget_s if budget_s is not None else plan.budget,
         runs=tuple(runs),
         selected=tuple(_selected_runs(runs, named, only)),
-        alike=alike,
+        alike=equalized_notes,
     )
 
 

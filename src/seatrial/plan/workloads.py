@@ -97,12 +97,12 @@ def equalize_settings(
         return {}, ()
     try:
         built = {group: module.Settings(**settings) for group, settings in groups.items()}
-        alike = module.EQUALIZE_SETTINGS(built, given=given, compared=compared)
+        equalized = module.EQUALIZE_SETTINGS(built, given=given, compared=compared)
     except ValueError as error:
         raise SettingProblem(
             _key_in(str(error), {key: value for values in groups.values() for key, value in values.items()}), str(error)
         ) from error
-    return alike.changes, alike.notes
+    return equalized.changes, equalized.notes
 
 
 def check_given(name: str, settings: Mapping[str, Scalar], given: Collection[str]) -> None:

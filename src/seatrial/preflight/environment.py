@@ -187,7 +187,7 @@ OWN = warning(
     fix="unset {names}; do not start a campaign from within a run",
 )
 SLOW = warning(
-    name="slowing variables",
+    name="debug variables",
     what="NCCL_DEBUG=INFO, TORCH_DISTRIBUTED_DEBUG, CUDA_LAUNCH_BLOCKING and other variables for finding faults or tracing, unless an "
     "axis of the plan sets them",
     prevents="steps slower than they are without, and no error is shown; a run measured with one on is only compared with others that "

@@ -142,7 +142,7 @@ THROTTLE = warning(
 )
 ECC = warning(
     name="GPU memory errors",
-    what="uncorrected ECC errors since the driver was loaded, and repairs of memory that wait or failed",
+    what="uncorrected ECC errors since the driver was loaded, and pending or failed row remappings",
     prevents="CUDA error: uncorrectable ECC error encountered",
     fix="drain the node and reset the card (sudo nvidia-smi --gpu-reset -i {ids}); have it replaced when the errors come back",
 )
@@ -166,7 +166,7 @@ MIG = warning(
     fix="ask for instances by their ids (`nvidia-smi -L` lists MIG-…), or turn MIG off: sudo nvidia-smi -i {ids} -mig 0",
 )
 ORDER = warning(
-    name="order of GPUs",
+    name="GPU order",
     what="hosts with different GPUs, where CUDA counts the fastest first and the driver by slot",
     prevents="telemetry and settings of another card than the one that ran; no error is shown",
     fix="set CUDA_DEVICE_ORDER=PCI_BUS_ID in the plan's env",

@@ -35,7 +35,7 @@ MAX_NAMED = 6
 
 COLUMNS = information(
     name="{file}",
-    what="one look through NVML and /proc: which columns of the telemetry will be empty",
+    what="one sample from NVML and /proc: which columns of the telemetry will be empty",
     prevents="columns of {file} that stay empty, which one finds after the campaign",
     fix="update the driver, or give the container what it lacks (--gpus all, the host's /proc); for GPUs without ECC or energy counters "
     "there is none",

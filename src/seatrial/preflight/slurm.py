@@ -78,7 +78,7 @@ ACCEPTED = refusal(
 )
 VISIBLE = refusal(
     name="folder on all nodes",
-    what="whether the output folder's file system can be seen by the nodes; in this host's memory is refused, a local disk is a warning",
+    what="whether the output folder's file system can be seen by the nodes; tmpfs is refused, a local disk gives a warning",
     prevents="jobs that end at once, since their node has no such folder",
     fix="choose a folder on the cluster's shared file system with --out",
 )
@@ -90,7 +90,7 @@ NEEDED = refusal(
     fix="put them on the cluster's shared file system, or name them as the nodes see them (place.python for the interpreter)",
 )
 WITHIN = refusal(
-    name="the job around it",
+    name="current Slurm job",
     what="with `allocation: current`, whether seatrial was started in a Slurm job with as many nodes as the plan has",
     prevents="runs without nodes",
     fix="start it with `salloc --nodes=N seatrial run PLAN`, or use allocation: campaign",

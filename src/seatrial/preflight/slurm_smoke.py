@@ -28,7 +28,7 @@ from seatrial.preflight.check_definition import information, refusal, warning
 from seatrial.records.caution import Check
 from seatrial.records.plan import PlaceSpec, SlurmSpec
 
-NODE_MODULE = f"{AGENT_MODULE}.slurm_node"
+NODE_MODULE = f"{AGENT_MODULE}.slurm_smoke_node"
 IMMEDIATE_S = 60
 JOB_TIMEOUT_S = IMMEDIATE_S + 120.0
 CANCEL_TIMEOUT_S = 60.0
@@ -97,13 +97,13 @@ FOLDERS = warning(
     prevents="a model that each node downloads for itself, or results on a node's own disk",
     fix="point {variable} at a folder on the shared file system",
 )
-UNLIKE = warning(
-    name="unlike nodes",
+NODE_DIFFERENCES = warning(
+    name="node differences",
     what="in what the nodes differ: system, processors, memory, GPUs, driver, interfaces, mounts, Slurm, modules, conda, packages",
     prevents="one slow node that holds all ranks up, or an error on one node only",
     fix="compare the nodes in {file}, and leave the odd one out (`--exclude` in place.sbatch_args)",
 )
-SMOKE_CHECKS = (ACTIVATED, JOB, SHARED, TASKS, CANCEL, GPUS, INFINIBAND, PYTHONS, ADDRESS, FOLDERS, UNLIKE)
+SMOKE_CHECKS = (ACTIVATED, JOB, SHARED, TASKS, CANCEL, GPUS, INFINIBAND, PYTHONS, ADDRESS, FOLDERS, NODE_DIFFERENCES)
 
 Call = Callable[..., slurm.Answer]
 
@@ -255,8 +255,8 @@ def _discover(nodes: Sequence[dict[str, Any]], folder: Path) -> Check:
         where = str(path)
     except OSError as error:
         where = f"{path} cannot be written ({error.strerror})"
-    alike = "all alike" if len(found) > 1 else "one node only"
-    return UNLIKE.result(not differences, f"{'; '.join(differences) or alike}; {where}", file=path.name)
+    same = "no differences" if len(found) > 1 else "one node only"
+    return NODE_DIFFERENCES.result(not differences, f"{'; '.join(differences) or same}; {where}", file=path.name)
 
 
 def node_differences(found: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -22,7 +22,7 @@ class JobOrder:
     spec: RunSpec
     plan_hash: str = ""
     resumes: bool = False
-    """Whether a job that Slurm starts again goes on from a checkpoint: only a training does (one group, one repeat)."""
+    """Whether a job that Slurm starts again resumes from a checkpoint: only a training does (one group, one repeat)."""
 
 
 @dataclass(frozen=True, kw_only=True)

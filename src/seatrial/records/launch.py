@@ -42,7 +42,7 @@ class Allocation:
     rendezvous_id: str = ""
     """The scheduler's job, by which torchrun's nodes recognise each other; empty without one."""
     resume_from: str = ""
-    """The folder of an earlier attempt whose checkpoint the ranks go on from; empty for a start at step 0."""
+    """The folder of an earlier attempt whose checkpoint the ranks resume from; empty for a start at step 0."""
 
     @property
     def local_ranks(self) -> int:

@@ -198,7 +198,7 @@ class RunOutcome:
     last_seen_in: str = ""
     """If the end was not observed: the file whose last entry `ended_t` and `duration_s` come from."""
     resumed_from: int | None = None
-    """The attempt whose checkpoint this one went on from; None where it started at step 0."""
+    """The attempt whose checkpoint this one resumed from; None where it started at step 0."""
     resumed_at: int | None = None
     """Its first step; None where it started at step 0, or where that is unknown."""
     lost_steps: int | None = None
@@ -219,7 +219,7 @@ class Resumption:
     """attempt-N/resume.json: where an attempt starts that is not the first of its training. No part of the run's hash."""
 
     from_attempt: int | None = None
-    """The attempt whose checkpoint it goes on from; None for a start at step 0."""
+    """The attempt whose checkpoint it resumes from; None for a start at step 0."""
     checkpoint: str = ""
     """The newest complete checkpoint, a folder within that attempt; empty where a script has its own format."""
     step: int | None = None
@@ -234,12 +234,12 @@ class Resumption:
     @property
     def text(self) -> str:
         """Sentence for people, after the run's name."""
-        return f"{'starts again' if self.from_attempt is None else 'goes on'} {self._where}"
+        return f"{'starts again' if self.from_attempt is None else 'resumes'} {self._where}"
 
     @property
     def infinitive(self) -> str:
         """The same after `would`."""
-        return f"{'start again' if self.from_attempt is None else 'go on'} {self._where}"
+        return f"{'start again' if self.from_attempt is None else 'resume'} {self._where}"
 
     @property
     def _where(self) -> str:

@@ -372,7 +372,7 @@ class CampaignPlan:
     criteria: tuple[Criterion, ...] = ()
     needs: NeededCampaign | None = None
     resume_changed: bool = False
-    """Whether a training goes on from a checkpoint of it as it was before a change (`--resume-changed`)."""
+    """Whether a training resumes from a checkpoint that was saved before a change (`--resume-changed`)."""
     fit_enforced: bool = True
     """False if the user chose to start runs that will not fit into GPU memory."""
     stop_on_error: bool = False

@@ -110,7 +110,7 @@ def accepted_outcome(attempt: AttemptPaths) -> RunOutcome | None:
 
 
 def counting_attempt(same: Sequence[Stored], outcome_of: Callable[[Stored], RunOutcome | None]) -> Stored:
-    """Of the attempts of a run with one hash (oldest first, not empty) the one that counts: the last that came to its own end, well or badly,
+    """Of the attempts of a run with one hash, oldest first, the one that counts: the last that came to its own end, well or badly,
     else the last. An interrupted attempt does not hide an older result."""
     ended = [one for one in same if (outcome := outcome_of(one)) and not outcome.outcome.is_cut_short]
     return (ended or same)[-1]

@@ -63,7 +63,7 @@ _compared = partial(_of_group, compares=True)
 METRICS: dict[str, MetricEntry] = {
     # How runs ended.
     "failed_runs": _counted("runs that did not end ok, interrupted ones not counted"),
-    "halted_runs": _counted("runs whose ranks ended because a halt file asked for it"),
+    "halted_runs": _counted("runs whose ranks stopped at a halt file"),
     "counted_runs": _of_group(
         "runs of a group that its figures are computed from: they ended ok, under the same conditions", "runs", group_field="runs"
     ),
@@ -83,7 +83,7 @@ METRICS: dict[str, MetricEntry] = {
         run_field="loss_finite",
         needs_bound=False,
     ),
-    "loss_comparable": _compared("the loss goes the way of the baseline's, or below it", default_scope=WINNER, needs_bound=False),
+    "loss_comparable": _compared("the loss follows the baseline's, or is below it", default_scope=WINNER, needs_bound=False),
     # Speed.
     "samples_per_s": _measured(
         "samples a second, all ranks together, by wall clock over the window", "samples/s", "samples_per_s", "figures.samples_per_s"
@@ -238,7 +238,7 @@ class Criterion:
     baseline: Baseline | None = None
     """The baseline of a metric that compares; None where the plan names none."""
     ready: str = ""
-    """The ready set of criteria it belongs to: `stage1_stability`."""
+    """The criteria preset it belongs to: `stage1_stability`."""
     reason: str = ""
 
 

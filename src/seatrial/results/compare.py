@@ -36,7 +36,6 @@ ARGUMENTS = "arguments"
 # The rest of the fingerprint is the code: commit, packages, Python, tuning variables.
 MACHINE_FACTS = ("host", "platform", "cpu", "cpu_count", "container", "gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version")
 NO_GPU_FACTS = ("gpu_name", "driver_version")
-TWO = 2
 DEFAULT_BASELINE = CampaignPlan.baseline
 
 
@@ -62,14 +61,14 @@ def resolve_pairs(
         return _all_groups(resolver, inside)
     if len(names) == 1 and folders[0] is not None:
         return _all_groups(resolver, folders[0])
-    if len(names) == TWO and folders[0] is not None and folders[1] is not None:
+    if len(names) == 2 and folders[0] is not None and folders[1] is not None:
         return _two_campaigns(resolver, folders[0], folders[1])
     # Only group names after the folder.
     if folders and folders[0] and not any(split_name(name)[0] or name.startswith(HISTORY_PREFIX) for name in names[1:]):
         resolver.inside = folders[0]
         return _groups_of(resolver, folders[0], names[1:])
     groups = [resolver.group(name) for name in names]
-    if len(groups) < TWO:
+    if len(groups) < 2:
         raise UsageError("a comparison needs two names: OUT:GROUP, OUT or history:NAME; or one campaign for all its groups")
     return _against_first(groups, [len(comparable_groups(resolver.campaign(folder))) if folder else 1 for folder in folders])
 
@@ -182,7 +181,7 @@ def _all_groups(resolver: Resolver, folder: Path) -> Pairs:
     """Every group against the baseline. A recommended baseline was chosen by the figures of all groups, so all pairs of them count."""
     campaign = resolver.campaign(folder)
     groups = comparable_groups(campaign)
-    if len(groups) < TWO:
+    if len(groups) < 2:
         raise CampaignError(f"{folder} has {len(groups) or 'no'} group{'s' * (not groups)} with counted runs: nothing to compare")
     baseline, note = _baseline_of(resolver, folder)
     pairs = tuple((baseline, compared_group(campaign, group)) for group in groups if group != baseline.group)

@@ -29,7 +29,7 @@ from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_m
 
 NEEDS_TORCH = True
 # Module that fills caches before a run (`seatrial doctor PLAN --warm`).
-WARM_UP = "seatrial_workloads.contrastive.warm"
+WARM_UP = "seatrial_workloads.contrastive.cache_warmup"
 # What a plan calls to give all its groups the same fast paths and mixed precision.
 EQUALIZE_SETTINGS = equalize_settings
 # Settings that are comma-separated lists; a plan may write them as lists too.

@@ -17,8 +17,8 @@ from seatrial.core import fallback
 from seatrial.core.durable_writes import write_json_durably
 from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, spill_file
 from seatrial.core.files import write_json
-from seatrial.core.monotonic import longest_non_decreasing
 from seatrial.core.paths import AttemptPaths, RunPaths
+from seatrial.core.subsequence import longest_non_decreasing
 from seatrial.core.text import MIB
 from seatrial.records.codec import to_json
 from seatrial.records.launch import NodeRecord, NodesRecord

@@ -1,4 +1,4 @@
-"""Step tables from a script's own output, for every ready format."""
+"""Step tables from a script's own output, for every known format."""
 
 from __future__ import annotations
 

@@ -185,12 +185,12 @@ def test_an_authenticated_node_may_send_more_at_once(server: Driven, connect: Co
 def test_unauthenticated_peers_are_few_and_a_node_still_gets_in(server: Driven, connect: Connect) -> None:
     most = MAX_UNAUTHENTICATED_PER_ADDRESS + len(NODES)
     waiting = connect("127.0.0.9")
-    strangers = [connect() for _ in range(2 * most)]
+    peers = [connect() for _ in range(2 * most)]
     server.turns_until(lambda: unaccepted(server) == 0)
     assert server.num_unauthenticated == most + 1, "nobody waits in the kernel"
     assert b"nonce" in waiting.recv(1000)
-    assert strangers[0].recv(1000) and strangers[0].recv(1000) == b"", "the first was closed"
-    assert strangers[-1].recv(1000)
+    assert peers[0].recv(1000) and peers[0].recv(1000) == b"", "the first was closed"
+    assert peers[-1].recv(1000)
     introduce(server, connect)
     assert [message["kind"] for _, message in server.received] == ["hello"]
 

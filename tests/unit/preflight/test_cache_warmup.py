@@ -27,7 +27,7 @@ def test_each_set_of_settings_is_sent_once_with_the_runs_variables(tmp_path: Pat
     query = warm_query(need(tmp_path, {"zero_stage": 0}, {"zero_stage": 1}, {"zero_stage": 0}))
     assert query is not None and query["settings"] == [{"zero_stage": 0}, {"zero_stage": 1}]
     assert (query["module"], query["variables"], query["cwd"]) == (
-        "seatrial_workloads.contrastive.warm",
+        "seatrial_workloads.contrastive.cache_warmup",
         {"A": "1"},
         str(tmp_path),
     )

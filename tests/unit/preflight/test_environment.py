@@ -91,7 +91,7 @@ def test_without_a_plan_every_left_over_is_reported() -> None:
     assert not found["SEATRIAL_ variables"].ok
     secret = {"PET_RDZV_TOKEN": "hunter2", "SEATRIAL_URL": "https://me:hunter2@host"}
     assert "hunter2" not in str(list(environment.check_variables(make_need(base_env=secret)))), "it is kept in preflight.json"
-    assert found["slowing variables"].found.startswith("CUDA_LAUNCH_BLOCKING=1: ")
+    assert found["debug variables"].found.startswith("CUDA_LAUNCH_BLOCKING=1: ")
 
 
 def test_a_plan_may_switch_off_what_slows() -> None:
@@ -101,7 +101,7 @@ def test_a_plan_may_switch_off_what_slows() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("NCCL_DEBUG", "INFO"), ("TORCH_DISTRIBUTED_DEBUG", "INFO"), ("NSYS_RUN_ID", "7")])
 def test_what_compare_would_refuse_to_mix_is_warned_of_before_it_is_measured(name: str, value: str) -> None:
-    slow = by_name(environment.check_variables(make_need(make_run(HERE, script="t.py"), base_env={name: value})))["slowing variables"]
+    slow = by_name(environment.check_variables(make_need(make_run(HERE, script="t.py"), base_env={name: value})))["debug variables"]
     assert (slow.ok, slow.refuses) == (False, False)
     assert slow.found.startswith(f"{name}={value}: ") and "only compared with others that have it on" in slow.prevents
 

@@ -98,10 +98,10 @@ def test_exclusive_mode_refuses_a_gpu_that_is_held_or_shared(tmp_path: Path) -> 
 
 def test_unlike_gpus_need_an_order(tmp_path: Path) -> None:
     states = [SOUND, replace(SECOND, name="A100")]
-    assert not judged(states)["order of GPUs"].ok
+    assert not judged(states)["GPU order"].ok
     ordered = make_need(make_run(tmp_path, script="t.py", env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}))
-    assert judged(states, ordered)["order of GPUs"].ok
-    assert "order of GPUs" not in judged([SOUND, SECOND])
+    assert judged(states, ordered)["GPU order"].ok
+    assert "GPU order" not in judged([SOUND, SECOND])
 
 
 def test_many_troubles_stay_readable() -> None:

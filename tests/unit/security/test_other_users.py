@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.agent import slurm_node
+from seatrial.agent import slurm_smoke_node
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.slurm import RUN_PROGRAM
 from seatrial.campaign.slurm.program import run_attempt
@@ -182,12 +182,12 @@ def test_the_trial_file_of_a_node_is_written_through_no_link(folder: Path, monke
     target = folder.parent / "of-the-user"
     target.write_text("kept")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
-    monkeypatch.setattr(slurm_node, "SEEN_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(slurm_smoke_node, "SEEN_TIMEOUT_S", 0.0)
     link = folder / f"{TRIAL_PREFIX}12-{socket.gethostname()}"
     run_as_nobody("import os, sys; os.symlink(sys.argv[1], sys.argv[2])", target, link)
-    assert slurm_node.facts(folder, 1)["problem"] and target.read_text() == "kept"
+    assert slurm_smoke_node.facts(folder, 1)["problem"] and target.read_text() == "kept"
     link.unlink()
-    assert slurm_node.facts(folder, 1)["problem"] == "" and not link.stat().st_mode & 0o077
+    assert slurm_smoke_node.facts(folder, 1)["problem"] == "" and not link.stat().st_mode & 0o077
 
 
 def test_sbatch_gets_the_script_itself_and_not_a_name_that_others_could_replace(folder: Path) -> None:

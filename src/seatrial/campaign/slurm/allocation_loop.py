@@ -175,7 +175,7 @@ class AllocationLoop(JobFollower):
         except LaunchError as error:
             self._write_end(held, AllocationEnd(ending=AllocationEnding.ENDED, detail=str(error), ended_t=time.time()))
         if held.job is not None:
-            self.listener.noted(f"{count(len(held.order.first_attempts), 'run')} submitted as job {held.job.job}")
+            self.listener.noted(f"{count(len(held.order.first_attempts), 'run')} submitted as job {held.job_id}")
         self._queue.submitted_one()
 
     def _look(self, held: HeldAllocation) -> bool:
@@ -193,9 +193,9 @@ class AllocationLoop(JobFollower):
         return False
 
     def _close_attempts(self, held: HeldAllocation) -> None:
-        number = held.job.job if held.job else ""
+        job_id = held.job_id
         for attempt, spec in list(_attempts_without_outcome(self.paths, held.order)):
-            outcome = judge_job(attempt, spec, number, held.status)
+            outcome = judge_job(attempt, spec, job_id, held.status)
             if held.cancelled is Cause.USER:
                 outcome = with_cause(outcome, Cause.USER, held.why_cancelled(spec.place.slurm))
             close_attempt(attempt, outcome)
@@ -222,7 +222,7 @@ class AllocationLoop(JobFollower):
         end = from_json_or_none(AllocationEnd, files.read_json(held.paths.job_end))
         if end is None:
             why = held.why_cancelled(held.order.spec.place.slurm) if held.cancelled else ""
-            end = self._write_end(held, allocation_end(held.paths, held.job.job if held.job else "", held.status, held.cancelled, why))
+            end = self._write_end(held, allocation_end(held.paths, held.job_id, held.status, held.cancelled, why))
         reached = any(outcome.outcome is not Outcome.INTERRUPTED for outcome in held.reported.values())
         if end.ending is AllocationEnding.NODE_LOST:
             self._again = 0 if reached else self._again + 1
@@ -235,7 +235,7 @@ class AllocationLoop(JobFollower):
         if end.ending is AllocationEnding.BUDGET:
             self.out_of_budget = True
         elif not goes_on:
-            detail = end.detail or next((one.detail for one in held.reported.values() if one.detail), held.text)
+            detail = end.detail or next((outcome.detail for outcome in held.reported.values() if outcome.detail), held.text)
             self.set_aside |= {spec.run: detail for spec in schedule.left}
         elif end.ending is AllocationEnding.TIME_LIMIT:
             self._skip_without_progress(held, end, reached)
@@ -250,7 +250,7 @@ class AllocationLoop(JobFollower):
         """Set aside a run that made no progress in a whole job: it would use up the next one too."""
         for (run, number), outcome in held.reported.items():
             if outcome.cause is Cause.JOB_TIME_LIMIT and not reached:
-                spec = next(one for one in held.order.specs if one.run == run)
+                spec = next(spec for spec in held.order.specs if spec.run == run)
                 if not makes_progress(self.plan, self.paths.run(run), spec, number):
                     self.set_aside[run] = outcome.detail
         if not held.reported:

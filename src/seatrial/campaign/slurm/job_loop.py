@@ -57,8 +57,8 @@ class JobListener(StopListener, Protocol):
     def resumes(self, spec: RunSpec, resumption: Resumption) -> None: ...
     def submitted(self, spec: RunSpec, attempt: AttemptPaths, job: str) -> None: ...
     def started(self, spec: RunSpec, attempt: AttemptPaths) -> None: ...
-    def progress(self, one: InFlightJob, progress: Progress, elapsed_s: float, others: Sequence[InFlightJob]) -> None: ...
-    def waits(self, one: InFlightJob, others: Sequence[InFlightJob]) -> None: ...
+    def progress(self, followed: InFlightJob, progress: Progress, elapsed_s: float, others: Sequence[InFlightJob]) -> None: ...
+    def waits(self, followed: InFlightJob, others: Sequence[InFlightJob]) -> None: ...
     def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None: ...
 
 
@@ -83,12 +83,12 @@ class JobLoop(JobFollower):
             if not self.in_flight or self.interrupts.hung_up:
                 return
             self._queue.ask()
-            for one in list(self.in_flight.values()):
-                outcome = self._look(one)
+            for followed in list(self.in_flight.values()):
+                outcome = self._look(followed)
                 if outcome is not None:
-                    self._finish(one, outcome, schedule)
-                    early.after(one.spec, outcome)
-            self._stop_where_requested([(one.spec, one, one.attempt) for one in self.in_flight.values()])
+                    self._finish(followed, outcome, schedule)
+                    early.after(followed.spec, outcome)
+            self._stop_where_requested([(followed.spec, followed, followed.attempt) for followed in self.in_flight.values()])
             if self._queue.abandoned and self.in_flight:
                 self.jobs_left = left_text(self.in_flight)
                 return
@@ -128,104 +128,105 @@ class JobLoop(JobFollower):
             self._submit(self._follow(spec, attempt))
 
     def _follow(self, spec: RunSpec, attempt: AttemptPaths) -> InFlightJob:
-        one = self.in_flight[spec.run] = InFlightJob(spec=spec, attempt=attempt, job=self.place.pick_up(attempt))
-        self._follow_attempt(one, attempt)
-        if one.job is not None:
-            self.listener.submitted(spec, attempt, one.job.job)
-        return one
+        followed = self.in_flight[spec.run] = InFlightJob(spec=spec, attempt=attempt, job=self.place.pick_up(attempt))
+        self._follow_attempt(followed, attempt)
+        if followed.job is not None:
+            self.listener.submitted(spec, attempt, followed.job_id)
+        return followed
 
-    def _submit(self, one: InFlightJob) -> None:
-        order = JobOrder(spec=one.spec, plan_hash=self.invocation.plan_hash, resumes=len(self.plan.runs) == 1)
+    def _submit(self, followed: InFlightJob) -> None:
+        order = JobOrder(spec=followed.spec, plan_hash=self.invocation.plan_hash, resumes=len(self.plan.runs) == 1)
         try:
-            one.job = self.place.submit(one.attempt, order, RUN_PROGRAM, self._queue.call)
+            followed.job = self.place.submit(followed.attempt, order, RUN_PROGRAM, self._queue.call)
         except LaunchError as error:
             now_t = time.time()
-            close_attempt(one.attempt, outcome_of_unstarted(one.spec, one.attempt.number, error, now_t, now_t))
-        if one.job is not None:
-            self.listener.submitted(one.spec, one.attempt, one.job.job)
+            close_attempt(followed.attempt, outcome_of_unstarted(followed.spec, followed.attempt.number, error, now_t, now_t))
+        if followed.job is not None:
+            self.listener.submitted(followed.spec, followed.attempt, followed.job_id)
         self._queue.submitted_one()
 
-    def _look(self, one: InFlightJob) -> RunOutcome | None:
+    def _look(self, followed: InFlightJob) -> RunOutcome | None:
         """The outcome of a run that is over."""
-        if one.job is None:
-            return self._look_for_job(one)
-        self._follow_attempt(one, self._newest_attempt(one))
-        outcome = accepted_outcome(one.attempt)
-        if not self._is_over(one, one.spec.place.slurm, has_result=outcome is not None):
+        if followed.job is None:
+            return self._look_for_job(followed)
+        self._follow_attempt(followed, self._newest_attempt(followed))
+        outcome = accepted_outcome(followed.attempt)
+        if not self._is_over(followed, followed.spec.place.slurm, has_result=outcome is not None):
             return None
-        return outcome or self._judge(one)
+        return outcome or self._judge(followed)
 
-    def _look_for_job(self, one: InFlightJob) -> RunOutcome | None:
-        outcome = accepted_outcome(one.attempt)
+    def _look_for_job(self, followed: InFlightJob) -> RunOutcome | None:
+        outcome = accepted_outcome(followed.attempt)
         if outcome is not None:
             return outcome
-        if not self._has_no_job(one, one.attempt):
-            if one.job is not None:
-                self.listener.submitted(one.spec, one.attempt, one.job.job)
+        if not self._has_no_job(followed, followed.attempt):
+            if followed.job is not None:
+                self.listener.submitted(followed.spec, followed.attempt, followed.job_id)
         elif self.interrupts.stop_requested():
-            one.cancelled = Cause.USER
-            return close_attempt(one.attempt, self._stopped(one))
+            followed.cancelled = Cause.USER
+            return close_attempt(followed.attempt, self._stopped(followed))
         else:
-            self._submit(one)
+            self._submit(followed)
         return None
 
-    def _newest_attempt(self, one: InFlightJob) -> AttemptPaths:
+    def _newest_attempt(self, followed: InFlightJob) -> AttemptPaths:
         """The attempt of the job now: after a requeue it is the run's next attempt."""
-        later = [attempt for attempt in self.paths.run(one.spec.run).attempts() if attempt.number > one.attempt.number]
-        own = [attempt for attempt in later if (found := self.place.pick_up(attempt)) and one.job and found.job == one.job.job]
-        return own[-1] if own else one.attempt
+        later = [attempt for attempt in self.paths.run(followed.spec.run).attempts() if attempt.number > followed.attempt.number]
+        own = [attempt for attempt in later if (found := self.place.pick_up(attempt)) and followed.job and found.job == followed.job_id]
+        return own[-1] if own else followed.attempt
 
-    def _follow_attempt(self, one: InFlightJob, attempt: AttemptPaths) -> None:
-        if one.reader is not None and attempt.number == one.attempt.number:
+    def _follow_attempt(self, followed: InFlightJob, attempt: AttemptPaths) -> None:
+        if followed.reader is not None and attempt.number == followed.attempt.number:
             return
-        one.attempt, one.started_m = attempt, None
-        one.reader = ProgressReader(one.spec, attempt)
-        timing = one.spec.timing
-        one.eta = RunEtaTracker(one.spec.steps, mode=timing.eta_mode, least_samples=timing.eta_min_samples)
+        followed.attempt, followed.started_m = attempt, None
+        followed.reader = ProgressReader(followed.spec, attempt)
+        timing = followed.spec.timing
+        followed.eta = RunEtaTracker(followed.spec.steps, mode=timing.eta_mode, least_samples=timing.eta_min_samples)
 
-    def _judge(self, one: InFlightJob) -> RunOutcome:
-        assert one.job is not None
-        outcome = judge_job(one.attempt, one.spec, one.job.job, one.status)
-        return close_attempt(one.attempt, self._stopped(one, outcome) if one.cancelled else outcome)
+    def _judge(self, followed: InFlightJob) -> RunOutcome:
+        assert followed.job is not None
+        outcome = judge_job(followed.attempt, followed.spec, followed.job_id, followed.status)
+        return close_attempt(followed.attempt, self._stopped(followed, outcome) if followed.cancelled else outcome)
 
-    def _stopped(self, one: InFlightJob, seen: RunOutcome | None = None) -> RunOutcome:
-        assert one.cancelled is not None
+    def _stopped(self, followed: InFlightJob, seen: RunOutcome | None = None) -> RunOutcome:
+        assert followed.cancelled is not None
         now_t = time.time()
-        spec = one.spec
+        spec = followed.spec
         base = seen or RunOutcome(
-            run=spec.run, attempt=one.attempt.number, hash=spec.hash, outcome=Outcome.INTERRUPTED, started_t=now_t, ended_t=now_t
+            run=spec.run, attempt=followed.attempt.number, hash=spec.hash, outcome=Outcome.INTERRUPTED, started_t=now_t, ended_t=now_t
         )
-        return with_cause(base, one.cancelled, one.why_cancelled(spec.place.slurm))
+        return with_cause(base, followed.cancelled, followed.why_cancelled(spec.place.slurm))
 
-    def _finish(self, one: InFlightJob, outcome: RunOutcome, schedule: RunSource) -> None:
-        spec = one.spec
+    def _finish(self, followed: InFlightJob, outcome: RunOutcome, schedule: RunSource) -> None:
+        spec = followed.spec
         del self.in_flight[spec.run]
         schedule.ended(spec, outcome)
-        if outcome.outcome is Outcome.INTERRUPTED and not self.interrupts.stop_requested() and not self._runs_again(one, outcome):
+        if outcome.outcome is Outcome.INTERRUPTED and not self.interrupts.stop_requested() and not self._runs_again(followed, outcome):
             self.set_aside[spec.run] = outcome.detail
-        self.listener.ended(spec, one.attempt, outcome)
+        self.listener.ended(spec, followed.attempt, outcome)
 
-    def _runs_again(self, one: InFlightJob, outcome: RunOutcome) -> bool:
-        spec = one.spec
+    def _runs_again(self, followed: InFlightJob, outcome: RunOutcome) -> bool:
+        spec = followed.spec
         if outcome.cause in RUN_AGAIN:
             self._again[spec.run] = self._again.get(spec.run, 0) + 1
             return self._again[spec.run] <= MAX_AGAIN
         if outcome.cause is Cause.USER:
-            return one.stopped_before
+            return followed.stopped_before
         if outcome.cause is not Cause.JOB_TIME_LIMIT:
             return False
-        return makes_progress(self.plan, self.paths.run(spec.run), spec, one.attempt.number)
+        return makes_progress(self.plan, self.paths.run(spec.run), spec, followed.attempt.number)
 
     def _show(self) -> None:
-        for one in self.in_flight.values():
-            begun = started(one.attempt) if one.started_m is None else None
+        for followed in self.in_flight.values():
+            begun = started(followed.attempt) if followed.started_m is None else None
             if begun is not None:
-                one.started_m = self.monotonic() - max(0.0, time.time() - begun.started_t)
-                self.listener.started(one.spec, one.attempt)
-        shown = next((one for one in self.in_flight.values() if one.is_running), next(iter(self.in_flight.values()), None))
+                followed.started_m = self.monotonic() - max(0.0, time.time() - begun.started_t)
+                self.listener.started(followed.spec, followed.attempt)
+        jobs = list(self.in_flight.values())
+        shown = next((job for job in jobs if job.is_running), jobs[0] if jobs else None)
         if shown is None or shown.reader is None:
             return
-        others = [one for one in self.in_flight.values() if one is not shown]
+        others = [job for job in jobs if job is not shown]
         if not shown.is_running or shown.started_m is None:
             self.listener.waits(shown, others)
             return

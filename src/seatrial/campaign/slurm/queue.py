@@ -66,8 +66,13 @@ class FollowedJob:
     """Since when its reason has been one of NEVER_STARTS."""
 
     @property
-    def number(self) -> str:
-        return f"Slurm job {self.job.job}" if self.job else "the job"
+    def job_id(self) -> str:
+        """Slurm's id; empty where it is unknown."""
+        return self.job.job if self.job else ""
+
+    @property
+    def title(self) -> str:
+        return f"Slurm job {self.job_id}" if self.job else "the job"
 
     @property
     def waits_since_t(self) -> float:
@@ -80,17 +85,17 @@ class FollowedJob:
         if self.job is None:
             return "being submitted"
         if not self.status.is_queued:
-            return f"job {self.job.job} {self.status.state.lower()}"
+            return f"job {self.job_id} {self.status.state.lower()}"
         why = f" ({self.status.reason})" if self.status.reason not in ("", "None") else ""
         since = f" since {datetime.fromtimestamp(self.waits_since_t):%H:%M}" if self.waits_since_t else ""
-        return f"job {self.job.job} {self.status.state.lower()}{why}{since}"
+        return f"job {self.job_id} {self.status.state.lower()}{why}{since}"
 
     def why_cancelled(self, wanted: SlurmSpec | None) -> str:
         if self.cancelled is Cause.JOB_QUEUE_DEADLINE and wanted and wanted.queue_s:
-            return f"{self.number} was still waiting after {wanted.queue_s:.0f} s, and was cancelled"
+            return f"{self.title} was still waiting after {wanted.queue_s:.0f} s, and was cancelled"
         if self.cancelled is Cause.JOB_NEVER_STARTS:
-            return f"{self.number} could never start ({self.status.reason}), and was cancelled"
-        return f"stopped by the user; {self.number} was cancelled" if self.job else "stopped by the user before a job was submitted"
+            return f"{self.title} could never start ({self.status.reason}), and was cancelled"
+        return f"stopped by the user; {self.title} was cancelled" if self.job else "stopped by the user before a job was submitted"
 
 
 class JobQueue:
@@ -122,50 +127,50 @@ class JobQueue:
         """Slurm's last answer is older than this job."""
         self._last_query_m, self.jobs = self._monotonic(), None
 
-    def check_wait(self, one: FollowedJob, wanted: SlurmSpec | None) -> None:
+    def check_wait(self, followed: FollowedJob, wanted: SlurmSpec | None) -> None:
         """Cancel a job that has waited too long or can never start."""
-        if one.cancelled or not one.status.is_queued or one.job is None:
-            one.unstartable_since_m = None
+        if followed.cancelled or not followed.status.is_queued or followed.job is None:
+            followed.unstartable_since_m = None
             return
-        if wanted and wanted.queue_s is not None and time.time() - one.waits_since_t > wanted.queue_s:
-            self.cancel(one, Cause.JOB_QUEUE_DEADLINE)
-        elif not NEVER_STARTS.fullmatch(one.status.reason):
-            one.unstartable_since_m = None
+        if wanted and wanted.queue_s is not None and time.time() - followed.waits_since_t > wanted.queue_s:
+            self.cancel(followed, Cause.JOB_QUEUE_DEADLINE)
+        elif not NEVER_STARTS.fullmatch(followed.status.reason):
+            followed.unstartable_since_m = None
         else:
-            one.unstartable_since_m = self._monotonic() if one.unstartable_since_m is None else one.unstartable_since_m
-            if self._monotonic() - one.unstartable_since_m > NEVER_STARTS_S:
-                self.cancel(one, Cause.JOB_NEVER_STARTS)
+            followed.unstartable_since_m = self._monotonic() if followed.unstartable_since_m is None else followed.unstartable_since_m
+            if self._monotonic() - followed.unstartable_since_m > NEVER_STARTS_S:
+                self.cancel(followed, Cause.JOB_NEVER_STARTS)
 
-    def cancel(self, one: FollowedJob, why: Cause) -> None:
+    def cancel(self, followed: FollowedJob, why: Cause) -> None:
         """Cancel a job; without an answer, again at the next turn."""
-        if one.job is None or self.abandoned:
+        if followed.job is None or self.abandoned:
             return
-        answer = self._place.cancel(one.job.job, self.call)
+        answer = self._place.cancel(followed.job_id, self.call)
         if answer.ok:
-            one.cancelled = why
+            followed.cancelled = why
         self.abandoned = answer.unreachable and self._interrupts.urgency is Urgency.KILL
 
     def stop(self, jobs: Sequence[tuple[FollowedJob, JobPaths, LimitsSpec]]) -> None:
         """Called at every turn while a stop is requested."""
         urgency = self._interrupts.urgency
-        for one, paths, limits in jobs:
-            if one.stop_until_m is None:
-                one.stop_until_m = self._monotonic() + limits.soft_s + limits.term_s + STOP_GRACE_S
+        for followed, paths, limits in jobs:
+            if followed.stop_until_m is None:
+                followed.stop_until_m = self._monotonic() + limits.soft_s + limits.term_s + STOP_GRACE_S
                 # Its ranks halt by this file even if the controller does not answer; a pending job ends as soon as it starts.
                 files.write_json(paths.job_stop, {"t": time.time()})
-            late = self._monotonic() > one.stop_until_m
-            is_due = self.jobs is not None and (one.status.is_queued or late)
-            if not one.cancelled and (is_due or urgency is Urgency.KILL):
-                self.cancel(one, Cause.USER)
+            late = self._monotonic() > followed.stop_until_m
+            is_due = self.jobs is not None and (followed.status.is_queued or late)
+            if not followed.cancelled and (is_due or urgency is Urgency.KILL):
+                self.cancel(followed, Cause.USER)
         self._handled_urgency = urgency
         # A job whose submission was not answered may have been accepted.
-        self.abandoned = self.abandoned or (urgency is Urgency.KILL and self.jobs is None and any(one.job is None for one, _, _ in jobs))
+        self.abandoned = self.abandoned or (urgency is Urgency.KILL and self.jobs is None and any(job.job is None for job, _, _ in jobs))
 
 
 def left_text(jobs: Mapping[str, FollowedJob]) -> str:
     """Names the jobs that were left as they are, by run."""
-    known = [one.job.job for one in jobs.values() if one.job]
-    unknown = [run for run, one in jobs.items() if one.job is None]
+    known = [followed.job_id for followed in jobs.values() if followed.job]
+    unknown = [run for run, followed in jobs.items() if followed.job is None]
     left = f"job {', '.join(known)} may go on: `scancel {' '.join(known)}` ends {'it' if len(known) == 1 else 'them'}"
     taken = f"it may have accepted a job for {', '.join(unknown)}: see `squeue --me`"
     return f"Slurm does not answer, and {'; '.join([*([left] if known else []), *([taken] if unknown else [])])}"
@@ -204,35 +209,35 @@ class JobFollower:
             paths.job_stop.unlink(missing_ok=True)
         return was_stopped
 
-    def _is_over(self, one: FollowedJob, wanted: SlurmSpec | None, *, has_result: bool) -> bool:
+    def _is_over(self, followed: FollowedJob, wanted: SlurmSpec | None, *, has_result: bool) -> bool:
         """Whether the job, whose number is known, is over and its program's files are complete."""
-        assert one.job is not None
+        assert followed.job is not None
         if self._queue.jobs is None:
             # After a stop request there is no wait for Slurm's confirmation.
             return has_result and self.interrupts.stop_requested()
-        status = self._queue.jobs.get(one.job.job)
+        status = self._queue.jobs.get(followed.job_id)
         if status is None:
-            status = JobStatus(state="COMPLETED") if has_result else self.place.final_state(one.job.job)
-        one.status = status
+            status = JobStatus(state="COMPLETED") if has_result else self.place.final_state(followed.job_id)
+        followed.status = status
         if not status.is_over:
-            one.over_m = None
-            self._queue.check_wait(one, wanted)
+            followed.over_m = None
+            self._queue.check_wait(followed, wanted)
             return False
-        one.over_m = one.over_m or self.monotonic()
-        return has_result or self.monotonic() - one.over_m >= OUTCOME_GRACE_S
+        followed.over_m = followed.over_m or self.monotonic()
+        return has_result or self.monotonic() - followed.over_m >= OUTCOME_GRACE_S
 
-    def _has_no_job(self, one: FollowedJob, paths: JobPaths) -> bool:
+    def _has_no_job(self, followed: FollowedJob, paths: JobPaths) -> bool:
         """Whether there is no job by the folder and by Slurm, where its number is unknown: it was refused, its submission was not answered,
         or an earlier harness was killed just then. After the terminal was closed, the next harness decides."""
-        one.job = self.place.pick_up(paths, self._queue.jobs)
-        return one.job is None and self._queue.jobs is not None and not self.interrupts.hung_up
+        followed.job = self.place.pick_up(paths, self._queue.jobs)
+        return followed.job is None and self._queue.jobs is not None and not self.interrupts.hung_up
 
-    def _stop_where_requested(self, followed: Sequence[tuple[RunSpec, FollowedJob, JobPaths]]) -> None:
-        """`followed`: jobs, each with its current run."""
+    def _stop_where_requested(self, jobs: Sequence[tuple[RunSpec, FollowedJob, JobPaths]]) -> None:
+        """`jobs`: each with its current run."""
         # The terminal may be closed in the middle of a turn, while Slurm is queried.
         if self.interrupts.urgency is Urgency.NONE or self.interrupts.hung_up:
             return
-        for spec, _, _ in followed if not self._stopping else ():
+        for spec, _, _ in jobs if not self._stopping else ():
             self.listener.stopping(spec)
         self._stopping = True
-        self._queue.stop([(one, paths, spec.limits) for spec, one, paths in followed])
+        self._queue.stop([(followed, paths, spec.limits) for spec, followed, paths in jobs])

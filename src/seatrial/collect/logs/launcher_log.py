@@ -25,8 +25,8 @@ from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file, tail_lines
 from seatrial.core.log_header import HeaderBlanker, find_header
 from seatrial.core.log_lines import LARGEST_STEP, LONGEST_LINE, NUMBER, split_rank, strip_colours
-from seatrial.core.monotonic import longest_non_decreasing
 from seatrial.core.paths import AttemptPaths
+from seatrial.core.subsequence import longest_non_decreasing
 from seatrial.core.text import MIB
 from seatrial.records.columns import ARRIVALS
 from seatrial.records.eta import RANK0, EtaPoint

@@ -107,7 +107,7 @@ ENCRYPTS = refusal(
     in_docs={"error": "ModuleNotFoundError: No module named 'cryptography'"},
 )
 ONE_MACHINE_EACH = refusal(
-    name="a machine of its own",
+    name="distinct machines",
     what="that no two names of the hostfile are one machine; for place pernode only a warning, since it may be intended for a trial",
     prevents="Duplicate GPU detected : rank 0 and rank 1 both on CUDA device; or ranks that share a host which was counted twice",
     fix="{way}",
@@ -439,7 +439,7 @@ SCRIPT = refusal(
     fix="mount or copy the code to the same path on each host",
 )
 SAME_SCRIPT = refusal(
-    name="text of the script",
+    name="script contents",
     what="that the script has the same contents on all hosts, and on the head where it is there too",
     prevents="ranks that do not compute the same: RuntimeError: Detected mismatch between collectives on ranks; or a hang in one of them",
     fix="copy one and the same {script} to all hosts, or mount the folder of the code on each",

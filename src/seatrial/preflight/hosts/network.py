@@ -102,7 +102,7 @@ def _gloo_choice(text: str, interfaces: Mapping[str, tuple[str, ...]]) -> tuple[
 
 
 OTHER_NAMES = refusal(
-    name="names of the others",
+    name="name resolution",
     what="that every host's name resolves on every other host, to the same address everywhere and not to loopback",
     prevents="{error}",
     fix="correct /etc/hosts or DNS there ({what}), the same on all hosts",
@@ -322,7 +322,7 @@ def _reached(need: HostsNeed, answers: Answers, host: str, tried: Sequence[str],
 
 
 def reach_fix(problem: str) -> str:
-    return "correct the name there first (the names of the others)" if "not known" in problem or "resol" in problem else _OPEN
+    return "correct the name there first (see name resolution)" if "not known" in problem or "resol" in problem else _OPEN
 
 
 # 100 Mbit/s Ethernet carries about 11 MiB/s: gradients of any model take longer than its step.

@@ -20,7 +20,7 @@ from seatrial.records.plan import SENTINEL
 from seatrial.records.ranking import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
-from seatrial.report.view import campaign, nodes, problems
+from seatrial.report.view import campaign, problems, slow_nodes
 
 MAX_GROUPS = 10
 MAX_FINDINGS = 3
@@ -115,11 +115,11 @@ def criteria_clause(findings: Sequence[Finding]) -> str:
     return "; ".join(parts) if parts else f"{len(findings)} of {of} met"
 
 
-SLOW_NODE_STATUS = {nodes.SLOW: Status.BAD, nodes.NONE_SLOW: Status.GOOD, nodes.UNKNOWN: Status.UNKNOWN}
+SLOW_NODE_STATUS = {slow_nodes.SLOW: Status.BAD, slow_nodes.NONE_SLOW: Status.GOOD, slow_nodes.UNKNOWN: Status.UNKNOWN}
 
 
 def _winner(results: CampaignResults) -> HeadlinePart:
-    if (found := nodes.slow_nodes(results)) is not None:
+    if (found := slow_nodes.find_slow_nodes(results)) is not None:
         # A campaign over nodes asks for the slow one, not for a winner.
         return HeadlinePart(question="winner", status=SLOW_NODE_STATUS[found.word], word=found.word, text=found.text)
     rows, first = campaign.main_rows(results), _first_row(results)

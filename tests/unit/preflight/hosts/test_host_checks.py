@@ -176,7 +176,7 @@ def test_a_script_that_is_another_on_one_host(tmp_path: Path) -> None:
         hosts.change(host, "paths", digests={script: "1" * 64 if host != "node2" else "2" * 64})
     found = examined(hosts, planned(tmp_path, *hosts.names))
     (check,) = [check for check in found.checks if not check.ok]
-    assert check.name == "text of the script on node2" and check.refuses
+    assert check.name == "script contents on node2" and check.refuses
     assert check.found == "train.py differs: 22222222; 11111111 on node1, node3"
     assert found.facts["node2"].scripts == {script: "2" * 64}
 
@@ -223,10 +223,10 @@ def test_names_that_mean_something_else(tmp_path: Path) -> None:
     hosts.change("node3", "names", addresses={**sound, "node1": ["192.168.0.9"]})
     hosts.change("node4", "names", addresses={**sound, "node1": []}, troubles={"node1": "Name or service not known"})
     found = failed(examined(hosts))
-    assert found["names of the others", "node2"].prevents == "a rendezvous on 127.0.0.1, where each host waits for itself"
-    assert "The client socket has timed out" in found["names of the others", "node3"].prevents
-    assert "192.168.0.9 here, 10.0.0.1 elsewhere" in found["names of the others", "node3"].found
-    assert "Name or service not known" in found["names of the others", "node4"].prevents
+    assert found["name resolution", "node2"].prevents == "a rendezvous on 127.0.0.1, where each host waits for itself"
+    assert "The client socket has timed out" in found["name resolution", "node3"].prevents
+    assert "192.168.0.9 here, 10.0.0.1 elsewhere" in found["name resolution", "node3"].found
+    assert "Name or service not known" in found["name resolution", "node4"].prevents
     assert all(check.refuses for check in found.values()) and len(found) == 3
 
 
@@ -268,7 +268,7 @@ def test_nothing_but_the_master_s_address_is_looked_up() -> None:
     assert failed(found) == {}
     assert hosts.requests[0]["node1"]["parts"]["names"]["names"] == ["gpu-a"]
     rows = {row.name for row in found.rows}
-    assert "master address" in rows and rows.isdisjoint({"names of the others", "ssh", "pdsh", "ssh program"})
+    assert "master address" in rows and rows.isdisjoint({"name resolution", "ssh", "pdsh", "ssh program"})
 
 
 def test_a_master_s_address_that_means_nothing_or_loopback() -> None:
@@ -304,7 +304,7 @@ def test_nodes_on_one_machine_are_reported_and_may_use_loopback() -> None:
         hosts.change(name, "facts", host="box", boot_id="one", interfaces={"lo": ["127.0.0.1"]})
         hosts.change(name, "names", addresses={"127.0.0.1": ["127.0.0.1"]})
     (found,) = failed(looked_at(hosts, master_addr="127.0.0.1")).items()
-    assert found[0] == ("a machine of its own", "node1") and not found[1].refuses and found[1].found == "node0 and node1 are both box"
+    assert found[0] == ("distinct machines", "node1") and not found[1].refuses and found[1].found == "node0 and node1 are both box"
     assert hosts.requests[1]["node0"]["parts"]["reach"]["targets"]["peer node1"]["addresses"] == ["127.0.0.1"]
 
 

@@ -1,6 +1,6 @@
 """Fill the caches that a run would fill in its start-up: DeepSpeed's ops and torch.compile's kernels; and try flash attention.
 
-    python -m seatrial_workloads.contrastive.warm '[{"engine": "deepspeed", "torch_compile": true, "micro_batch": 128}]'
+    python -m seatrial_workloads.contrastive.cache_warmup '[{"engine": "deepspeed", "torch_compile": true, "micro_batch": 128}]'
 
     {"results": [{"what": "ops", "ok": true, "found": "FusedAdam built, /root/.cache/…/fused_adam", "took_s": 61.2}]}
 
@@ -108,7 +108,7 @@ def build_ops(torch_adam: bool | None, device: str) -> tuple[bool, str]:
 
 def _compile_alone(settings: Settings) -> tuple[bool, str]:
     """Compile in a separate process: DeepSpeed can be started only once in a process."""
-    argv = [sys.executable, "-P", "-m", "seatrial_workloads.contrastive.warm", ALONE, json.dumps([asdict(settings)])]
+    argv = [sys.executable, "-P", "-m", "seatrial_workloads.contrastive.cache_warmup", ALONE, json.dumps([asdict(settings)])]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         return False, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]

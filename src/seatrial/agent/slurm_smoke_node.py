@@ -1,4 +1,4 @@
-"""One node's part in `seatrial doctor --place slurm`: `python -m seatrial.agent.slurm_node FOLDER NODES`, started by srun on each.
+"""One node's part in `seatrial doctor --place slurm`: `python -m seatrial.agent.slurm_smoke_node FOLDER NODES`, started by srun on each.
 
 Writes a file to the shared folder and to HF_HOME and RUNS_ROOT, waits for the other nodes' files, and prints one line of JSON: what it saw,
 and the environment of the node (system, processors, memory, GPUs, interfaces, mounts, Slurm, modules, conda, Python).

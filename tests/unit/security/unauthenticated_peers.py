@@ -1,7 +1,7 @@
 """Programs without the token that connect to the harness's port, and nodes that connect meanwhile.
 
-`python strangers.py PORT PER_S SECONDS ADDRESS…` connects again and again. Connections are left open until the server closes them, come
-from the addresses in turn, and say nothing, half of a handshake, or rubbish. Prints how many there were.
+`python unauthenticated_peers.py PORT PER_S SECONDS ADDRESS…` connects again and again. Connections are left open until the server closes
+them, come from the addresses in turn, and send nothing, half of a handshake, or rubbish. Prints how many there were.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ GIVES_UP_S = 5.0
 FIRST_S = 1.5
 NODES = tuple(f"node{number}" for number in range(8))
 HALF = b'{"kind": "introduction", "node": "node1", "nonce": "' + b"0" * 64 + b'", "version": "0.1.0"}\n'
-SAYINGS = (b"", b"", HALF, b"", b"", b"GET / HTTP/1.1\r\n\r\n")
+MESSAGES = (b"", b"", HALF, b"", b"", b"GET / HTTP/1.1\r\n\r\n")
 
 
 def let_in_under_flood(seconds: float) -> tuple[list[float], int]:
-    """How long each of the nodes took, round after round while strangers connect; and how many strangers there were."""
+    """How long each of the nodes took, round after round while peers connect; and how many peers there were."""
     took_s: list[float] = []
     with ControlServer("secret", NODES, may_return=True) as server:
         argv = [sys.executable, __file__, str(server.port), str(PER_S), str(seconds), *ADDRESSES]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as strangers, ThreadPoolExecutor(len(NODES)) as pool:
-            assert strangers.stdout is not None
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as peers, ThreadPoolExecutor(len(NODES)) as pool:
+            assert peers.stdout is not None
             # They come first, and have filled whatever they can fill.
             server.wait(FIRST_S)
-            while strangers.poll() is None:
+            while peers.poll() is None:
                 with contextlib.ExitStack() as opened:
                     for elapsed_s, client in pool.map(lambda node: _connect(server.port, node), NODES):
                         took_s.append(elapsed_s)
                         opened.callback(client.close)
                     server.wait(0.5)
                 _wait_for_losses(server)
-            return took_s, int(strangers.stdout.read())
+            return took_s, int(peers.stdout.read())
 
 
 def _connect(port: int, node: str) -> tuple[float, ControlClient]:
@@ -62,7 +62,7 @@ def _wait_for_losses(server: ControlServer) -> None:
         server.wait(0.1)
 
 
-class Strangers:
+class UnauthenticatedPeers:
     """Open connections, none of which waits for another."""
 
     def __init__(self, port: int) -> None:
@@ -101,13 +101,13 @@ class Strangers:
 def main(port: int, per_s: float, seconds: float, addresses: list[str]) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    began_m, made, strangers = time.monotonic(), 0, Strangers(port)
-    turns = itertools.cycle(itertools.product(addresses, SAYINGS))
+    began_m, made, peers = time.monotonic(), 0, UnauthenticatedPeers(port)
+    turns = itertools.cycle(itertools.product(addresses, MESSAGES))
     while (elapsed_s := time.monotonic() - began_m) < seconds:
         while made < elapsed_s * per_s:
-            strangers.connect(*next(turns))
+            peers.connect(*next(turns))
             made += 1
-        strangers.turn()
+        peers.turn()
     print(made)
     return 0
 

@@ -1,4 +1,4 @@
-"""Verbs that only look start no program that a plan, a script or a folder names; those that do say so first.
+"""Read-only verbs start no program that a plan, a script or a folder names; those that do say so first.
 
 One process runs every such verb with an audit hook on whatever starts a program. The plans, and the folder they are in, name several that
 leave a file behind: an interpreter, a sitecustomize.py, a configuration of git.
@@ -87,7 +87,7 @@ def looking_verbs(folder: Path) -> list[list[str]]:
     ]
 
 
-def test_verbs_that_only_look_start_nothing(folder: Path) -> None:
+def test_read_only_verbs_start_nothing(folder: Path) -> None:
     verbs = looking_verbs(folder)
     argv = [sys.executable, "-P", "-c", WATCHED, json.dumps(verbs)]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)

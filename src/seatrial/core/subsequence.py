@@ -1,4 +1,4 @@
-"""Clock readings that should never decrease, but may: a clock was set, or a line is damaged."""
+"""Longest subsequences of clock readings that should never decrease, but may: a clock was set, or a line is damaged."""
 
 from __future__ import annotations
 

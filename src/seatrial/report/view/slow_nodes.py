@@ -34,7 +34,7 @@ class SlowNodes:
     text: str
 
 
-def slow_nodes(results: CampaignResults) -> SlowNodes | None:
+def find_slow_nodes(results: CampaignResults) -> SlowNodes | None:
     """None for a campaign that compares anything but nodes."""
     rows = [row for row in campaign.main_rows(results) if NODE_AXIS in row.summary.axes]
     others = {tuple((name, value) for name, value in row.summary.axes.items() if name != NODE_AXIS) for row in rows}
