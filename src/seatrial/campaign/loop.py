@@ -35,7 +35,7 @@ from seatrial.campaign.resume import (
     uncounted_runs,
 )
 from seatrial.campaign.schedule import RunSource, Schedule
-from seatrial.campaign.slurm.allocation_loop import AllocationLoop, is_over_since, settle_other_job
+from seatrial.campaign.slurm.allocation_loop import AllocationLoop, is_over_since, settle_other_allocation
 from seatrial.campaign.slurm.job_loop import InFlightJob, JobLoop
 from seatrial.campaign.slurm.outcomes import settle_other_jobs
 from seatrial.campaign.slurm.program import CurrentJob
@@ -118,7 +118,7 @@ def run_campaign(
             server.wait_for_nodes(interrupts.stop_requested)
         preflight = run_preflight(plan, paths, server)
         listener.warned(preflight.warnings)
-        settle_other_job(plan, paths)
+        settle_other_allocation(plan, paths)
         settle_other_jobs(plan, paths)
         recover_folder(paths)
         refuse_changed_training(plan, paths, again=again, from_start=from_start)

@@ -242,7 +242,7 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
     paths, spec = AttemptPaths(Path(attempt.folder)), attempt.spec
     text = read_log(paths.launcher_log, paths.arrivals, () if spec.workload.patterns else KEYWORDS, index)
     lines = text.lines
-    found, cautions = best_reading(lines, spec)
+    found, cautions = best_reading(lines, spec.workload, spec.steps)
     cautions = [*log_file_cautions(text), *cautions]
     if found is None:
         if spec.workload.reads in ("auto", "hf_trainer"):

@@ -25,7 +25,7 @@ from seatrial.collect.logs.steps import LOSS, PrintedStep, Reading, best_reading
 from seatrial.collect.step_tally import ATTEMPT_ENDS, StepTally, tally_steps
 from seatrial.core.log_lines import KEYWORDS, NUMBER, STEP_AND_LOSS, split_rank, strip_colours, time_of_line
 from seatrial.core.text import MIB
-from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
+from seatrial.records.plan import WorkloadSpec
 
 STEPS_BYTES = 16 * MIB
 """The first and the last half of this decide the format of a larger file: it takes seconds and suffices for a rate."""
@@ -108,7 +108,8 @@ def summarise_steps(paths: Sequence[Path]) -> tuple[StepSummary | None, dict[str
 def _read(path: Path) -> _File:
     broken_off: list[int] = []
     lines = list(_step_lines(path, broken_off))
-    return _File(path=path, lines=lines, broken_off=broken_off, reading=best_reading(lines, _any_spec())[0], reported=_reported(lines))
+    reading, _ = best_reading(lines, WorkloadSpec(name="log"), None)
+    return _File(path=path, lines=lines, broken_off=broken_off, reading=reading, reported=_reported(lines))
 
 
 def _step_lines(path: Path, broken_off: list[int]) -> Iterator[StampedLine]:
@@ -182,13 +183,6 @@ def _total(reading: Reading) -> int | None:
     """Length of the progress bar, unless it is that of one epoch among several."""
     total = reading.bar.total if reading.bar else None
     return total if total and not reading.numbered.restarts else None
-
-
-def _any_spec() -> RunSpec:
-    """A run about which nothing is known."""
-    workload = WorkloadSpec(name="log")
-    launcher, place = LauncherSpec(kind="command"), PlaceSpec(kind=LOCAL, ranks=1)
-    return RunSpec(run="log", group="log", repeat=1, plan="log", workload=workload, launcher=launcher, place=place, cwd=".")
 
 
 def _rate(

@@ -13,7 +13,7 @@ from seatrial.campaign.interrupts import Urgency
 from seatrial.campaign.one_run import close_attempt
 from seatrial.campaign.resume import close_abandoned_attempts
 from seatrial.campaign.schedule import Schedule
-from seatrial.campaign.slurm.allocation_loop import AllocationLoop, settle_other_job
+from seatrial.campaign.slurm.allocation_loop import AllocationLoop, settle_other_allocation
 from seatrial.campaign.slurm.outcomes import stop_jobs
 from seatrial.campaign.slurm.program import CurrentJob
 from seatrial.campaign.slurm.queue import MAX_AGAIN
@@ -144,12 +144,12 @@ def test_a_job_that_runs_the_plan_as_it_was_is_in_the_way_until_it_is_over(tmp_p
     run(tmp_path, fake, interrupts)
     paths = CampaignPaths(tmp_path)
     plan = CampaignPlan(name="p", output=str(tmp_path), runs=(FIRST, SECOND))
-    settle_other_job(plan, paths)
+    settle_other_allocation(plan, paths)
     changed = replace(plan, runs=(replace(FIRST, hash="other"), SECOND))
     with pytest.raises(RefusedError, match="Slurm job 1 may still run the previous plan"):
-        settle_other_job(changed, paths)
+        settle_other_allocation(changed, paths)
     set_states(fake, "CANCELLED")
-    settle_other_job(changed, paths)
+    settle_other_allocation(changed, paths)
     outcome = from_json(RunOutcome, files.read_json(paths.run(FIRST.run).attempt(1).outcome))
     assert outcome.cause is Cause.JOB_CANCELLED and paths.open_allocation() is None
 

@@ -310,7 +310,7 @@ EPOCHS = LogPatterns(name="made_up", lines=(r"step (?P<step>\d+)(?: loss (?P<los
 
 
 def best(lines: list[StampedLine], **workload: Any) -> tuple[Reading | None, list[str]]:
-    found, cautions = best_reading(lines, factory.spec(workload=workload))
+    found, cautions = best_reading(lines, factory.spec(workload=workload).workload, None)
     return found, [caution.kind for caution in cautions]
 
 

@@ -50,7 +50,7 @@ def is_over_since(run: RunPaths, first: int) -> bool:
     return any(outcome.outcome is not Outcome.INTERRUPTED for _, outcome in _outcomes(run, first))
 
 
-def settle_other_job(plan: CampaignPlan, paths: CampaignPaths) -> None:
+def settle_other_allocation(plan: CampaignPlan, paths: CampaignPaths) -> None:
     """Close the attempts of a job that runs another version of `plan`. A RefusedError while that job lives, since its runs use the same
     folders."""
     held = paths.open_allocation()

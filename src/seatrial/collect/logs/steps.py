@@ -1,8 +1,8 @@
 """Steps in the lines a script prints.
 
-In: lines of launcher.log and the run's spec. Out: `best_reading`: the steps by the log format that fits best, or None where no format
-finds two consecutive steps. Handles progress bars (which of several is the training's), step numbers that restart with an epoch or for an
-unknown reason, lines of several ranks, and a Hugging Face Trainer without its bar.
+In: lines of launcher.log, the run's workload and planned steps. Out: `best_reading`: the steps by the log format that fits best, or None
+where no format finds two consecutive steps. Handles progress bars (which of several is the training's), step numbers that restart with an
+epoch or for an unknown reason, lines of several ranks, and a Hugging Face Trainer without its bar.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seatrial.core.log_lines import (
     timed_patterns,
 )
 from seatrial.records.caution import Caution
-from seatrial.records.plan import RunSpec, WorkloadSpec
+from seatrial.records.plan import WorkloadSpec
 
 # `Epoch 3: 40%|`, `epoch [2/10]`, `| epoch 002:`, `'epoch': 1.25`; not the number of all epochs.
 NAMED_EPOCH = re.compile(r"\bepoch\b\W{0,4}(\d{1,9})", re.IGNORECASE)
@@ -501,20 +501,20 @@ class Reading:
         return any("loss" in each.values for each in self.printed)
 
 
-def best_reading(lines: Sequence[StampedLine], spec: RunSpec) -> tuple[Reading | None, list[Caution]]:
+def best_reading(lines: Sequence[StampedLine], workload: WorkloadSpec, steps: int | None) -> tuple[Reading | None, list[Caution]]:
     """The reading to use, and what is wrong with the plan's own patterns.
 
     The plan's own patterns come first, then the format the plan names. Among the built-in formats one that finds losses comes before
     one that finds only steps, then a mere bar; then the one with the most steps. If none finds any, `TimingRank` lines alone give
     the steps, else any lines with a step and a loss."""
-    formats, cautions = _candidates(spec.workload)
-    readings = [read_format(lines, fmt, spec.steps) for fmt in formats]
+    formats, cautions = _candidates(workload)
+    readings = [read_format(lines, fmt, steps) for fmt in formats]
     cautions += [_slow_pattern_caution(pattern) for reading in readings for pattern in reading.timed_out]
-    fallbacks = {"auto": (RANK_LINES, STEP_AND_LOSS), SEED: (RANK_LINES,)}.get(spec.workload.reads, ())
+    fallbacks = {"auto": (RANK_LINES, STEP_AND_LOSS), SEED: (RANK_LINES,)}.get(workload.reads, ())
     for fallback in fallbacks:
         # A bar without losses may not be the training's.
         if not any(reading.is_enough and (reading.has_loss or reading.name not in BARS) for reading in readings):
-            readings.append(read_format(lines, fallback, spec.steps))
+            readings.append(read_format(lines, fallback, steps))
     return max((reading for reading in readings if reading.is_enough), key=_preference, default=None), cautions
 
 
