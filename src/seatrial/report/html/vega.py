@@ -111,8 +111,8 @@ def legend(*, columns: tuple[int, int] = (2, 4)) -> Spec:
     narrow, wide = columns
     room = {
         "columns": by_width(narrow, wide),
-        "labelExpr": short(24 // narrow, 88 // wide),
-        "labelLimit": by_width(180 / narrow, 640 / wide),
+        "labelExpr": short(24 // narrow, 96 // wide),
+        "labelLimit": by_width(180 / narrow, 680 / wide),
     }
     return {"title": None, "orient": "top", "symbolLimit": 40, "symbolOpacity": 1, **room}
 
