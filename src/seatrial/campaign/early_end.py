@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seatrial.campaign.invocation import Invocation
-from seatrial.campaign.schedule import RunSource
+from seatrial.campaign.schedule import Invocation, RunSource
 from seatrial.records.caution import Scalar
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec

@@ -21,7 +21,6 @@ from typing import Protocol
 
 from seatrial.campaign.early_end import CampaignEnd, EarlyEnd
 from seatrial.campaign.interrupts import Interrupts, StopRequests
-from seatrial.campaign.invocation import Invocation
 from seatrial.campaign.live_log import LiveLog
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import close_attempt, code_folder, link_counted, new_attempt, run_one
@@ -34,7 +33,7 @@ from seatrial.campaign.resume import (
     refuse_changed_training,
     uncounted_runs,
 )
-from seatrial.campaign.schedule import RunSource, Schedule
+from seatrial.campaign.schedule import Invocation, RunSource, Schedule
 from seatrial.campaign.slurm.allocation_loop import AllocationLoop, is_over_since, settle_other_allocation
 from seatrial.campaign.slurm.job_loop import InFlightJob, JobLoop
 from seatrial.campaign.slurm.outcomes import settle_other_jobs

@@ -1,4 +1,4 @@
-"""What runs next: the plan's unfinished runs in the plan's order, as long as the budget lasts.
+"""What one `seatrial run` is to do, and what runs next: the plan's unfinished runs in the plan's order, as long as the budget lasts.
 
 In: the runs that are left, how long runs of each group took so far, and the budget. Out: the next run, and the time to go.
 """
@@ -7,12 +7,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
 
+from seatrial.campaign.interrupts import StopRequests
+from seatrial.core.paths import CampaignPaths
 from seatrial.observe.eta import CurrentRun, TimeLeft, campaign_eta
 from seatrial.records.outcome import Outcome, RunOutcome
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """What is to be done, where, and until when."""
+
+    plan: CampaignPlan
+    plan_hash: str
+    paths: CampaignPaths
+    interrupts: StopRequests
+    from_start: bool = False
+    """Trainings start over instead of resuming from a checkpoint."""
+    keep_going: bool = False
+    """Do not stop after identical failures in a row (`early_end`)."""
+    monotonic: Callable[[], float] = time.monotonic
 
 
 class RunSource(Protocol):

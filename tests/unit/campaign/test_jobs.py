@@ -15,9 +15,8 @@ import pytest
 
 from seatrial.campaign.early_end import EarlyEnd
 from seatrial.campaign.interrupts import Urgency
-from seatrial.campaign.invocation import Invocation
 from seatrial.campaign.one_run import close_attempt
-from seatrial.campaign.schedule import Schedule
+from seatrial.campaign.schedule import Invocation, Schedule
 from seatrial.campaign.slurm import program, queue
 from seatrial.campaign.slurm.job_loop import InFlightJob, JobLoop
 from seatrial.campaign.slurm.outcomes import ended_by_slurm, judge_job, settle_other_jobs, stop_jobs

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Protocol
 
 from seatrial.campaign.interrupts import StopRequests, Urgency
-from seatrial.campaign.invocation import Invocation
+from seatrial.campaign.schedule import Invocation
 from seatrial.core import files
 from seatrial.core.paths import JobPaths
 from seatrial.launch.places import JobPlace
