@@ -87,7 +87,7 @@ ResumeChanged = Annotated[
 KeepGoing = Annotated[
     bool,
     typer.Option(
-        "--keep-going", help="Continue after three identical failures in a row (no success between them, no setting that explains them)."
+        "--keep-going", help="Continue after three identical failures in a row (no run has succeeded, and no setting explains them)."
     ),
 ]
 IgnoreNeeds = Annotated[

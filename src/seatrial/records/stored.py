@@ -105,8 +105,8 @@ def read_outcome(paths: AttemptPaths, hash: str | None = None) -> tuple[RunOutco
 
 def accepted_outcome(attempt: AttemptPaths) -> RunOutcome | None:
     """The outcome that a report accepts: of this attempt, and written for its spec."""
-    # Loops poll for it; without one the spec need not be read.
-    return read_outcome(attempt, stored_hash(attempt))[0] if attempt.outcome.exists() else None
+    # Loops poll for it; without one the spec need not be read. An unreadable folder is no error here, as for every other record.
+    return read_outcome(attempt, stored_hash(attempt))[0] if os.path.lexists(attempt.outcome) else None
 
 
 def counting_attempt(same: Sequence[Stored], outcome_of: Callable[[Stored], RunOutcome | None]) -> Stored:

@@ -269,3 +269,17 @@ def test_on_a_disk_with_one_owner_or_one_mode_files_like_our_own_count(
         read_private_json(path)
     monkeypatch.setattr("seatrial.core.private_files.new_private_file", lambda folder: created)
     assert is_own(path.stat(), folder) and read_private_json(path) == {"token": "ours"}
+
+
+FINISHED = """
+import sys
+from pathlib import Path
+from seatrial.campaign.resume import finished_attempt
+from seatrial.core.paths import CampaignPaths
+print(finished_attempt(CampaignPaths(Path(sys.argv[1])).run("mb8_r1"), "hash"))
+"""
+
+
+def test_an_attempt_that_only_its_user_can_read_is_no_error_to_others(folder: Path) -> None:
+    CampaignPaths(folder).run("mb8_r1").attempt(1).folder.mkdir(parents=True, mode=0o700)
+    assert run_as_nobody(FINISHED, folder) == "None\n"
