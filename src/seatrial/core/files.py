@@ -57,13 +57,13 @@ def atomic_write(path: Path, mode: int = READABLE, *, fsync: bool = True) -> Ite
     # A name may have 255 bytes, and a letter up to four.
     name = os.fsencode(path.name)[:_LONGEST_PART_NAME_BYTES].decode(sys.getfilesystemencoding(), errors="ignore")
     temporary = path.with_name(f".{name}.{_writer()}.{os.urandom(8).hex()}{_PART}")
-    # Created with its mode, less the umask: a private file is never readable by others, not even for a moment.
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        mode_created = os.fstat(handle).st_mode
-    finally:
-        os.close(handle)
-    try:
+    with _removed_unless_renamed(temporary):
+        # Created with its mode, less the umask: a private file is never readable by others, not even for a moment.
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            mode_created = os.fstat(handle).st_mode
+        finally:
+            os.close(handle)
         yield temporary
         # Some writers put a file of their own in its place.
         if os.stat(temporary).st_mode != mode_created:  # noqa: PTH116 (thousands of them)
@@ -72,6 +72,13 @@ def atomic_write(path: Path, mode: int = READABLE, *, fsync: bool = True) -> Ite
             with open(temporary, "rb") as written:
                 os.fsync(written.fileno())
         os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def _removed_unless_renamed(temporary: Path) -> Iterator[None]:
+    """Begins before the file is created: an interrupt may come right after the call that creates it."""
+    try:
+        yield
     except BaseException:
         # A disk that turned read-only keeps it; the error to raise is that of the write.
         with contextlib.suppress(OSError):
@@ -224,8 +231,9 @@ def link_relative(link: Path, target: Path) -> None:
         raise FileExistsError(errno.EEXIST, "is not a link", str(link))
     temporary = link.with_name(f".{link.name}.{_writer()}.x{_LINK}")
     temporary.unlink(missing_ok=True)
-    temporary.symlink_to(os.path.relpath(target, link.parent))
-    os.replace(temporary, link)
+    with _removed_unless_renamed(temporary):
+        temporary.symlink_to(os.path.relpath(target, link.parent))
+        os.replace(temporary, link)
 
 
 LINK_REFUSED = "is a link, and nothing is written through the links of a campaign"

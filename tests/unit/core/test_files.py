@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -38,6 +39,23 @@ def test_failed_write_leaves_the_old_file_and_no_temporary(tmp_path: Path) -> No
         raise RuntimeError("power cut")
     assert path.read_text() == "old"
     assert [child.name for child in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("call", ["open", "fstat", "close", "replace"])
+def test_an_interrupt_right_after_a_call_leaves_no_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    before = getattr(os, call)
+
+    def interrupted(*args: object, **options: object) -> None:
+        before(*args, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, interrupted)
+        with pytest.raises(KeyboardInterrupt), files.atomic_write(tmp_path / "a.json"):
+            pass
+        with contextlib.suppress(KeyboardInterrupt):
+            files.link_relative(tmp_path / "link", tmp_path / "target")
+    assert {path.name for path in tmp_path.iterdir()} <= {"a.json", "link"}
 
 
 def test_a_private_file_is_never_readable_by_others(tmp_path: Path) -> None:
