@@ -69,15 +69,9 @@ def is_own(found: os.stat_result, folder: Path) -> bool:
 
 
 def new_private_file(folder: Path) -> os.stat_result | None:
-    """Owner and mode that a file for this user alone gets in `folder`, found by one that is removed at once; None where none can be
-    created."""
-    with contextlib.suppress(OSError):
-        fd, name = tempfile.mkstemp(prefix=".seatrial-", dir=folder)
-        try:
-            return os.fstat(fd)
-        finally:
-            os.close(fd)
-            os.unlink(name)  # noqa: PTH108
+    """Owner and mode that a file for this user alone gets in `folder`, found by one without a name; None where none can be created."""
+    with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as created:
+        return os.fstat(created.fileno())
     return None
 
 
