@@ -38,6 +38,8 @@ from seatrial.machine.orphans import kill_orphans
 RETRY_S = 0.5
 # How soon the end of an agent is noticed.
 POLL_S = 0.5
+# The agent of the last run exits a moment after node 0 knows that the run is over.
+LAST_AGENT_S = 2.0
 # Each address once: the file may be of a dead campaign, and a live one may replace it at any time.
 CONNECT_TIMEOUT_S = 0.0
 
@@ -67,6 +69,12 @@ class StartedAgents:
         over = [(run, str(log), process.returncode) for run, log, process in self._running if process.poll() is not None]
         self._running = [one for one in self._running if one[2].returncode is None]
         return over
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all have exited, at most that long."""
+        until_m = time.monotonic() + timeout_s
+        for _, _, process in self._running:
+            wait_for_exit(process, until_m - time.monotonic())
 
     def end(self) -> None:
         """End all live agents, and what they leave."""
@@ -202,15 +210,23 @@ class PernodeClient:
             self._answers.ask(message["n"], message["query"])
 
     def _send_news(self, connection: ControlClient) -> None:
-        for run, log, code in self._agents.ended():
-            self._report(f"{run}: finished on this node" + (f" (agent exit code {code})" if code else ""))
+        for log, code in self._report_ended():
             if code:
                 connection.send({"kind": "trouble", "log": log, "why": f"the agent on {self._node} exited with code {code}"})
         for number, answer in self._answers.answers():
             connection.send({"kind": "answer", "n": number, "answer": answer})
         connection.flush()
 
+    def _report_ended(self) -> list[tuple[str, int]]:
+        """The log and exit code of agents that have ended since the last call."""
+        ended = self._agents.ended()
+        for run, _, code in ended:
+            self._report(f"{run}: finished on this node" + (f" (agent exit code {code})" if code else ""))
+        return [(log, code) for _, log, code in ended]
+
     def _finish(self, message: Message) -> int:
+        self._agents.wait(LAST_AGENT_S)
+        self._report_ended()
         code = message.get("code")
         self._report(f"{self._node}: the campaign has ended (exit code {code})")
         return code if isinstance(code, int) else 1

@@ -459,6 +459,18 @@ def test_what_a_dead_campaign_left_is_skipped(paths: CampaignPaths, terminal: Te
     assert 1 < len(terminal) < 5, "terminal again now and then, not all the time"
 
 
+def test_an_agent_that_exits_after_the_campaigns_end_is_reported_before_it(
+    server: PernodeServer, paths: CampaignPaths, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.launch.pernode_client.LAST_AGENT_S", TIMEOUT_S)
+    part = running_client(server, paths, terminal)
+    server.start("node1", ["sleep", "0.3"], log_of(paths))
+    wait_until(lambda: "mb8_r1: started here" in terminal)
+    server.finish(0)
+    part.join(TIMEOUT_S)
+    assert terminal[-2:] == ["mb8_r1: finished on this node", "node1: the campaign has ended (exit code 0)"]
+
+
 def test_it_waits_for_the_folder_and_then_goes_on(server: PernodeServer, paths: CampaignPaths, terminal: Terminal) -> None:
     hidden = paths.pernode_server_file.rename(paths.folder / "hidden")
 
