@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -51,17 +52,21 @@ def own_mounts() -> str:
 
 def test_nothing_is_left_after_down(tmp_path: Path) -> None:
     mounts, links = own_mounts(), sorted(path.name for path in Path("/sys/class/net").iterdir())
-    with cluster(2, tmp_path) as hosts:
-        inits = [state.init for state in hosts.state.hosts.values()]
-        theirs = {str(path.readlink()) for init in inits if init for path in Path(f"/proc/{init.pid}/ns").iterdir()}
-        theirs -= {str(path.readlink()) for path in Path("/proc/self/ns").iterdir()}
-        assert len(theirs) >= 15
-        hosts.start("node1", ["sh", "-c", "trap '' TERM HUP; sleep 99 & setsid sleep 99 & wait"])
-        hosts.disk("node1", tmp_path / "disk")
-        hosts.hide("node2", "pdsh")
-        hosts.poweroff("head")
-        assert own_mounts() == mounts
-    assert not theirs & namespaces()
+    with contextlib.ExitStack() as held:
+        with cluster(2, tmp_path) as hosts:
+            inits = [state.init for state in hosts.state.hosts.values()]
+            paths = [path for init in inits if init for path in Path(f"/proc/{init.pid}/ns").iterdir()]
+            # While they are open, the kernel does not give their numbers to other namespaces, such as another worker's.
+            for path in paths:
+                held.enter_context(path.open("rb"))
+            theirs = {str(path.readlink()) for path in paths} - {str(path.readlink()) for path in Path("/proc/self/ns").iterdir()}
+            assert len(theirs) >= 15
+            hosts.start("node1", ["sh", "-c", "trap '' TERM HUP; sleep 99 & setsid sleep 99 & wait"])
+            hosts.disk("node1", tmp_path / "disk")
+            hosts.hide("node2", "pdsh")
+            hosts.poweroff("head")
+            assert own_mounts() == mounts
+        assert not theirs & namespaces()
     assert own_mounts() == mounts
     assert sorted(path.name for path in Path("/sys/class/net").iterdir()) == links
     assert hosts.state.id not in [found.id for found in registry.living()]
