@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 from seatrial.collect.attempts import StoredPlans, preflight_causes, read_stored, read_stored_plans
 from seatrial.core.errors import CampaignError
@@ -36,7 +36,7 @@ def read_campaign_at(folder: Path) -> GroupedCampaign:
 
 
 class GatherOptions(TypedDict, total=False):
-    """How a campaign is read: options of `group_campaign` for its callers."""
+    """How a campaign is read."""
 
     tail_points: int | None
     """Timing points that the seeds' tail columns average; the plan's by default."""
@@ -46,16 +46,9 @@ class GatherOptions(TypedDict, total=False):
     allow_confounded: bool
 
 
-def group_campaign(
-    paths: CampaignPaths,
-    *,
-    charts: bool = False,
-    tail_points: int | None = None,
-    baseline: str | None = None,
-    cache: MeasureCache | None = None,
-    allow_confounded: bool = False,
-) -> GroupedCampaign:
+def group_campaign(paths: CampaignPaths, *, charts: bool = False, **options: Unpack[GatherOptions]) -> GroupedCampaign:
     """The campaign as it is on disk now; with charts of its current runs where requested."""
+    cache, allow_confounded = options.get("cache"), options.get("allow_confounded", False)
     if not can_measure():
         raise CampaignError(NO_POLARS)
     # Workers start while this process imports its own modules and reads the attempts.
@@ -69,9 +62,11 @@ def group_campaign(
         plans = read.plans
         specs = planned_specs(plans)
         stored = read_stored(paths, plans)
-        attempts = [_with_tail(_with_declared(with_current_spec(attempt, specs)), tail_points) for attempt in stored.attempts]
+        tail = options.get("tail_points")
+        attempts = [_with_tail(_with_declared(with_current_spec(attempt, specs)), tail) for attempt in stored.attempts]
         detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
         runs = (cache or workers).measure_all(attempts, detail)
+    baseline = options.get("baseline")
     baseline = plans[-1].baseline if baseline is None else baseline
     groups = with_possible_causes(summarise_groups(runs, baseline, allow_confounded=allow_confounded), preflight_causes(paths.preflight))
     rank_by, unknown = _rank_by(plans[-1])
