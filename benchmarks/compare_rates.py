@@ -1,18 +1,18 @@
-"""How often a comparison calls equals different, and how often it finds a difference that is there.
+"""False positive rate and power of a comparison of two groups of runs.
 
     python benchmarks/compare_rates.py
 
     {"benchmark": "compare_rates", "figures": {"aa_different_fraction": 0.04, …, "power_fraction": 0.96}, …}
 
-Every figure goes through `seatrial.analyse.comparison.compare_pairs`, with made-up runs and fixed seeds.
+Every figure is of `seatrial.analyse.comparison.compare_pairs`, on simulated runs with fixed seeds.
 
-aa_different_fraction    of 2,000 A/A comparisons, spread evenly over the designs, those called FASTER or SLOWER
-aa_worst_design_fraction the largest such share of any single design, of 2,000 comparisons each
-aa_many_fraction         of 2,000 campaigns of five equal groups, those in which any of four comparisons is (Holm)
-power_fraction           of 2,000 comparisons at CV 1 % and 5 repeats, a true 3 % found in the right direction; the lower of paired and not
-power_in_drift_fraction  the same, paired, on a platform whose speed wanders by 5 % between rounds
+aa_different_fraction    share of 2,000 A/A comparisons, spread evenly over the designs, with the verdict FASTER or SLOWER
+aa_worst_design_fraction the largest such share of any one design, of 2,000 comparisons each
+aa_many_fraction         share of 2,000 campaigns of five equal groups in which any of four comparisons has it (Holm)
+power_fraction           share of 2,000 comparisons (CV 1 %, 5 repeats) that find a true 3 % with its sign; the lower of paired and unpaired
+power_in_drift_fraction  the same, paired, on a platform whose speed varies by 5 % between rounds
 
-A/A is judged without a margin (`margin_pct=0`), so that nothing is called SAME and the interval alone answers.
+A/A has no equivalence margin (`margin_pct=0`): no verdict is SAME, and the interval alone decides.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from seatrial.records.comparison import ComparedGroup, ComparedRun, Relation
 COMPARISONS, QUICK_COMPARISONS = 2000, 40
 LEVEL = 0.05
 DIFFERENCE = 1.03
-APART = (Relation.FASTER, Relation.SLOWER)
+DIFFERENT = (Relation.FASTER, Relation.SLOWER)
 
 
 @dataclass(frozen=True)
 class Design:
-    """How the runs of both sides are made."""
+    """How the runs of baseline and candidate are simulated."""
 
     paired: bool
     runs_a: int
     runs_b: int
     cv: float
     drift: float = 0.0
-    """Standard deviation on logs of what a whole round shares."""
+    """Standard deviation of the log speed from round to round."""
 
 
 DESIGNS = (
@@ -72,9 +72,9 @@ def main() -> None:
         "power_fraction": round(min(power), 4),
         "power_in_drift_fraction": round(found_fraction(Design(True, 5, 5, 0.01, drift=0.05), 202, num), 4),
     }
-    # A true rate of 0.05 shows up to this much in 2,000 comparisons, 19 times in 20; for the worst of ten, each gets a tenth of that.
-    one, any_of_ten = (allowed(z, num) for z in (1.645, 2.576))
-    at_most = {"aa_different_fraction": one, "aa_worst_design_fraction": any_of_ten, "aa_many_fraction": one}
+    # One-sided 95 % limits of a rate of 0.05 in 2,000 comparisons; of the worst of ten designs, with Bonferroni's correction.
+    single, worst_of_ten = (aa_limit(z, num) for z in (1.645, 2.576))
+    at_most = {"aa_different_fraction": single, "aa_worst_design_fraction": worst_of_ten, "aa_many_fraction": single}
     report(
         "compare_rates",
         figures,
@@ -83,51 +83,49 @@ def main() -> None:
         quick=quick,
         n=num,
         designs={str(design): round(share, 4) for design, share in zip(DESIGNS, worst, strict=True)},
-        note="A/A bounds are 0.05 and what 2,000 comparisons allow for their own error: 0.05 + z·sqrt(0.05·0.95/2000), z 1.645, or 2.576 "
+        note="A/A bounds are 0.05 and the sampling error of 2,000 comparisons: 0.05 + z·sqrt(0.05·0.95/2000), z 1.645, or 2.576 "
         "for the worst of ten designs.",
     )
 
 
-def allowed(z: float, num: int) -> float:
+def aa_limit(z: float, num: int) -> float:
     return round(LEVEL + z * math.sqrt(LEVEL * (1 - LEVEL) / num), 4)
 
 
 def different_fraction(design: Design, seed: int, comparisons: int) -> float:
-    found = (compare_pairs([(a, b)], margin_pct=0.0)[0].relation in APART for a, b in sides(design, 1.0, seed, comparisons))
+    found = (compare_pairs([(a, b)], margin_pct=0.0)[0].relation in DIFFERENT for a, b in simulate(design, 1.0, seed, comparisons))
     return sum(found) / comparisons
 
 
 def found_fraction(design: Design, seed: int, num: int) -> float:
-    """Half of the time B is the slower one."""
-    faster = (compare_pairs([(a, b)])[0].relation is Relation.FASTER for a, b in sides(design, DIFFERENCE, seed, num // 2))
-    slower = (compare_pairs([(a, b)])[0].relation is Relation.SLOWER for a, b in sides(design, 1 / DIFFERENCE, seed + 50, num // 2))
+    """The candidate is faster in half of the comparisons, slower in the others."""
+    faster = (compare_pairs([(a, b)])[0].relation is Relation.FASTER for a, b in simulate(design, DIFFERENCE, seed, num // 2))
+    slower = (compare_pairs([(a, b)])[0].relation is Relation.SLOWER for a, b in simulate(design, 1 / DIFFERENCE, seed + 50, num // 2))
     return (sum(faster) + sum(slower)) / num
 
 
 def many_fraction(num: int) -> float:
-    """Five equal groups of five repeats, in rounds, four of them against the first."""
-    random, found = np.random.default_rng(300), 0
+    """Five equal groups of five repeats, in rounds; four of them are compared with the first."""
+    rng, found = np.random.default_rng(300), 0
     for _ in range(num):
-        rounds = random.normal(0, 0.05, 5)
-        groups = [side(f"g{at}", rounds + random.normal(0, 0.01, 5), "campaign") for at in range(5)]
-        found += any(one.relation in APART for one in compare_pairs([(groups[0], other) for other in groups[1:]], margin_pct=0.0))
+        rounds = rng.normal(0, 0.05, 5)
+        groups = [simulated_group(f"g{at}", rounds + rng.normal(0, 0.01, 5), "campaign") for at in range(5)]
+        found += any(pair.relation in DIFFERENT for pair in compare_pairs([(groups[0], other) for other in groups[1:]], margin_pct=0.0))
     return found / num
 
 
-def sides(design: Design, ratio: float, seed: int, comparisons: int) -> Iterator[tuple[ComparedGroup, ComparedGroup]]:
-    random = np.random.default_rng(seed)
+def simulate(design: Design, ratio: float, seed: int, comparisons: int) -> Iterator[tuple[ComparedGroup, ComparedGroup]]:
+    rng = np.random.default_rng(seed)
     for _ in range(comparisons):
         rounds = (
-            random.normal(0, design.drift, max(design.runs_a, design.runs_b))
-            if design.drift
-            else np.zeros(max(design.runs_a, design.runs_b))
+            rng.normal(0, design.drift, max(design.runs_a, design.runs_b)) if design.drift else np.zeros(max(design.runs_a, design.runs_b))
         )
-        logs = [rounds[:n] + random.normal(0, design.cv, n) for n in (design.runs_a, design.runs_b)]
+        logs = [rounds[:n] + rng.normal(0, design.cv, n) for n in (design.runs_a, design.runs_b)]
         campaigns = ("one", "one") if design.paired else ("one", "another")
-        yield side("a", logs[0], campaigns[0]), side("b", logs[1] + math.log(ratio), campaigns[1])
+        yield simulated_group("a", logs[0], campaigns[0]), simulated_group("b", logs[1] + math.log(ratio), campaigns[1])
 
 
-def side(name: str, logs: np.ndarray, campaign: str) -> ComparedGroup:
+def simulated_group(name: str, logs: np.ndarray, campaign: str) -> ComparedGroup:
     runs = tuple(
         ComparedRun(
             run=f"{name}_r{at}",
@@ -137,7 +135,7 @@ def side(name: str, logs: np.ndarray, campaign: str) -> ComparedGroup:
         )
         for at, log in enumerate(logs, start=1)
     )
-    return ComparedGroup(name=name, group=name, source=campaign, campaign=campaign, runs=runs, machine={"host": "made-up"})
+    return ComparedGroup(name=name, group=name, source=campaign, campaign=campaign, runs=runs, machine={"host": "simulated"})
 
 
 if __name__ == "__main__":

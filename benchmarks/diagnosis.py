@@ -1,4 +1,4 @@
-"""How often the first cause of a failed job is found in its log, and how long a log of a gigabyte takes.
+"""How often the first cause of a failed job is found in its log, and how long a log of 1 GB takes.
 
     python benchmarks/diagnosis.py
 
@@ -6,16 +6,16 @@
     written     53 of  53 first causes, ranks 14 of 15
     split        5 of   5 first causes, ranks 4 of 4
     generated   72 of  72 first causes, ranks 63 of 63
-    healthy     40 logs: 0 called failed
+    healthy     40 logs: 0 false positives
     {"benchmark": "diagnosis", "figures": {"first_cause_fraction": 1.0, "rank_fraction": 0.991, "false_cause_fraction": 0.0, …}, …}
 
 The labelled logs (tests/recorded/labelled_logs.py) are recorded ones, endings in the formats of many programs, and generated ones: every
-launcher, up to 128 ranks, with noise, interleaved, torn, behind thousands of lines of NCCL, with bytes that are no UTF-8. Each is read by
-what `seatrial diagnose` runs. `first_cause_fraction`: the registry's entry and the line are those of the label; `lowest_family_fraction` is
-that of the worst kind of log. `rank_fraction` is of the logs that name the rank. `false_cause_fraction` is of the healthy logs, read with
-exit code 0 and without one. `large_s`, `large_cpu_s` and `large_mib` are those of `seatrial diagnose` on one log of 1 GB, with the first
-cause in its middle; `steps_s` and so on those of another of which half the lines are steps, with the lowest loss in the middle. `-v` names
-what was diagnosed wrongly, `--seed` takes other generated logs.
+launcher, up to 128 ranks, noisy, interleaved, truncated, after thousands of NCCL lines, with bytes that are not UTF-8. Each is read as by
+`seatrial diagnose`. `first_cause_fraction`: signature and line match the label; `lowest_family_fraction` is that of the worst kind of log.
+`rank_fraction` is of the logs that name the rank, `false_cause_fraction` of the healthy logs, read with exit code 0 and without one.
+`large_s`, `large_cpu_s` and `large_mib` are the cost of `seatrial diagnose` on a log of 1 GB, with the first cause in its middle; `steps_s`
+and so on, of another in which every other line is a step, with the lowest loss in the middle. `-v` lists the misdiagnosed logs, `--seed`
+generates other logs.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ NOISE = "".join(f"gpu-01:5000:6000 [0] NCCL INFO Channel {channel:02d}/0 : 0[0] 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--seed", type=int, default=0, help="of the generated logs")
-    options.add_argument("-v", "--verbose", action="store_true", help="name the logs that were diagnosed wrongly")
+    options.add_argument("--seed", type=int, default=0, help="seed of the generated logs (0)")
+    options.add_argument("-v", "--verbose", action="store_true", help="list the misdiagnosed logs")
     args = options.parse_args()
     failing, healthy = failing_logs(args.seed), healthy_logs(args.seed)
     if args.quick:
@@ -58,7 +58,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         found = [diagnose(log, Path(folder), log.exit_code) for log in failing]
         judged = [(log, diagnosis, log.is_cause_found(diagnosis)) for log, diagnosis in zip(failing, found, strict=True)]
-        false = [(log, diagnosis) for log in healthy for code in (0, None) if is_failed(diagnosis := diagnose(log, Path(folder), code))]
+        false_positives = [
+            (log, diagnosis) for log in healthy for code in (0, None) if is_failed(diagnosis := diagnose(log, Path(folder), code))
+        ]
         large = read_large(Path(folder) / "large.log", QUICK_BYTES if args.quick else LARGE_BYTES)
         large |= read_steps(Path(folder) / "large.log", 4 * QUICK_BYTES if args.quick else LARGE_BYTES)
     families: defaultdict[str, list[bool]] = defaultdict(list)
@@ -70,15 +72,15 @@ def main() -> None:
         named = [log for log, _ in ranks if log.family == family]
         right_named = sum(log in right_ranks for log in named)
         print(f"{family:<10} {sum(right):3d} of {len(right):3d} first causes, ranks {right_named} of {len(named)}")
-    print(f"healthy    {len(healthy):3d} logs: {len({log.name for log, _ in false})} called failed")
+    print(f"healthy    {len(healthy):3d} logs: {len({log.name for log, _ in false_positives})} false positives")
     if args.verbose:
         print_wrong([(log, diagnosis) for log, diagnosis, is_right in judged if not (is_right and log.is_rank_found(diagnosis))])
-        print_wrong(false)
+        print_wrong(false_positives)
     figures = {
         "first_cause_fraction": round(sum(is_right for *_, is_right in judged) / len(judged), 3),
         "lowest_family_fraction": round(min(sum(right) / len(right) for right in families.values()), 3),
         "rank_fraction": round(len(right_ranks) / len(ranks), 3),
-        "false_cause_fraction": round(len({log.name for log, _ in false}) / len(healthy), 3),
+        "false_cause_fraction": round(len({log.name for log, _ in false_positives}) / len(healthy), 3),
         **large,
     }
     at_least = {"first_cause_fraction": 0.95, "lowest_family_fraction": 0.95, "rank_fraction": 0.95}
@@ -88,12 +90,12 @@ def main() -> None:
 
 
 def diagnose(log: LabelledLog, folder: Path, exit_code: int | None) -> Diagnosis:
-    """Through the files, as the command reads them."""
-    own = Path(tempfile.mkdtemp(dir=folder))
+    """From files, as the command reads them."""
+    log_dir = Path(tempfile.mkdtemp(dir=folder))
     for name, data in log.files.items():
-        (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_bytes(data)
-    return diagnose_logs(find_logs([own]), exit_code).diagnosis
+        (log_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (log_dir / name).write_bytes(data)
+    return diagnose_logs(find_logs([log_dir]), exit_code).diagnosis
 
 
 def is_failed(diagnosis: Diagnosis) -> bool:
@@ -101,29 +103,29 @@ def is_failed(diagnosis: Diagnosis) -> bool:
 
 
 def read_large(path: Path, size: int) -> dict[str, float]:
-    """The command on a log of that size, with 128 ranks' complaints behind the cause."""
+    """The command on a log of this size, with the follow-up errors of 127 ranks after the cause."""
     write_large(path, size)
-    report, took = timed(path, "large")
+    report, took = run_diagnose(path, "large")
     found = report["diagnosis"]
     return {**took, "large_cause_found": float(found["rank"] == 7 and "sample 88123 has no label" in found["detail"])}
 
 
 def read_steps(path: Path, size: int) -> dict[str, float]:
-    """The command on a log of that size of which every other line is a step."""
+    """The command on a log of this size in which every other line is a step."""
     num_lines, last = write_steps(path, size)
-    report, took = timed(path, "steps")
+    report, took = run_diagnose(path, "steps")
     found = report["steps"]
     return {**took, "steps_found": float((found["num_lines"], found["last"], found["lowest_loss"]) == (num_lines, last, LOWEST))}
 
 
-def timed(path: Path, name: str) -> tuple[dict[str, Any], dict[str, float]]:
-    """What the command finds; seconds, seconds of CPU and MiB that it takes."""
+def run_diagnose(path: Path, name: str) -> tuple[dict[str, Any], dict[str, float]]:
+    """The command's JSON; its wall time, CPU time and peak memory."""
     command = [sys.executable, "-m", "seatrial", "diagnose", str(path), "--json"]
     began_s = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     printed = process.stdout.read()
-    # Of this process alone: what resource knows of children is the most of all of them.
+    # Of this process alone: getrusage(RUSAGE_CHILDREN) has the peak over all children.
     _, process.returncode, used = os.wait4(process.pid, 0)
     took = {f"{name}_s": time.perf_counter() - began_s, f"{name}_cpu_s": used.ru_utime + used.ru_stime}
     figures = {key: round(value, 2) for key, value in took.items()} | {f"{name}_mib": round(used.ru_maxrss / 1024, 1)}
@@ -133,7 +135,7 @@ def timed(path: Path, name: str) -> tuple[dict[str, Any], dict[str, float]]:
 def write_large(path: Path, size: int) -> None:
     steps = "".join(step_line(step, 6 - step / 1e6) for step in range(5000))
     block = (steps + NOISE).encode()
-    late = "".join(
+    follow_ups = "".join(
         f"[rank{rank}]: RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.8]:24727\n" for rank in range(128) if rank != 7
     )
     frames = b"[rank7]: Traceback (most recent call last):\n" + b'[rank7]:   File "/srv/job/data.py", line 40, in __getitem__\n'
@@ -143,11 +145,11 @@ def write_large(path: Path, size: int) -> None:
         log.write(frames + CAUSE)
         while log.tell() < size:
             log.write(NOISE.encode())
-        log.write(late.encode())
+        log.write(follow_ups.encode())
 
 
 def write_steps(path: Path, size: int) -> tuple[int, int]:
-    """How many lines are steps, and the last of them."""
+    """Number of step lines, and the last step."""
     noise = NOISE.splitlines(keepends=True)
     num_steps = size // (len(step_line(size, 6.0)) + len(noise[0]))
     with path.open("w") as log:
@@ -163,7 +165,7 @@ def step_line(step: int, loss: float) -> str:
 def print_wrong(wrong: Sequence[tuple[LabelledLog, Diagnosis]]) -> None:
     for log, diagnosis in wrong:
         outcome = diagnosis.outcome.value if diagnosis.outcome else "unknown"
-        print(f"  {log.name} (exit code {log.exit_code}): is {log.signature} on {log.rank}, {log.evidence!r}")
+        print(f"  {log.name} (exit code {log.exit_code}): expected {log.signature} on {log.rank}, {log.evidence!r}")
         print(f"    found {outcome} {diagnosis.signature} on {diagnosis.rank}: {diagnosis.detail[:150]!r}")
 
 

@@ -1,12 +1,12 @@
-"""How long the doctor takes for many hosts: as long as the slowest of them, whatever their number.
+"""How long `seatrial doctor` takes for many hosts: as long as for the slowest one, whatever their number.
 
     python benchmarks/doctor_scale.py
 
     {"benchmark": "doctor_scale", "figures": {"hosts_4_s": 7.0, "hosts_64_s": 7.2, "slowest_host_s": 6.0, …}, "bounds": {…}, "holds": true}
 
-4 and 64 simulated hosts, one of which takes a second to begin and a second to answer each exchange. A host is a process at the other end of
-two pipes, as ssh would be, that gives the answers of a real answerer of this machine: what costs a host time of its own processors is left
-out, since there each has its own. `slowest_host_s` is what the slow one takes by itself, to its end.
+4 and 64 simulated hosts, one of which takes a second to start and a second to answer each exchange. A host is a process behind two pipes,
+as ssh would be, that replays the answers of a real query handler on this machine: the hosts' CPU time is left out, since real hosts each
+have their own processors. `slowest_host_s` is the time the slow one needs on its own.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from seatrial.records.launch import Reply
 SLOW_S = 1.0
 FEW, MANY = 4, 64
 TIMES = 3
-# Asked of every host: what it is, who it reaches, how fast its links are (two rounds of pairs), what it sees of the others, the end.
+# Per host: its facts, the hosts that it reaches, link speed (two rounds of pairs), its view of the others, close.
 MAX_EXCHANGES = 8
-# The slowest host's own time, and what the harness may add for 64 of them.
+# What the harness may add to the slowest host's own time for 64 hosts.
 MAX_ADDED_S = 3.0
 
 
@@ -44,8 +44,8 @@ def main() -> None:
     times, slow_s = (1, 0.05) if quick else (TIMES, SLOW_S)
     with tempfile.TemporaryDirectory() as scratch:
         answers = answer_files(Path(scratch))
-        few, exchanges_few = zip(*(seconds(FEW, answers, Path(scratch), slow_s) for _ in range(times)), strict=True)
-        many, exchanges_many = zip(*(seconds(MANY, answers, Path(scratch), slow_s) for _ in range(times)), strict=True)
+        few, exchanges_few = zip(*(measure(FEW, answers, Path(scratch), slow_s) for _ in range(times)), strict=True)
+        many, exchanges_many = zip(*(measure(MANY, answers, Path(scratch), slow_s) for _ in range(times)), strict=True)
     slowest_s = slow_s * (1 + max(exchanges_many))
     figures = {
         "hosts_4_s": round(statistics.median(few), 3),
@@ -60,24 +60,24 @@ def main() -> None:
 
 
 def answer_files(folder: Path) -> list[Path]:
-    """What a host of this machine answers to each exchange, `n` filled."""
-    asked_for = hosts_need_of(Need(output=folder), (HostSpec(name="node0"),), "node0")
-    first, answerer = queries.first_requests(asked_for, "0" * 16, fast=True)["node0"], QueryHandler()
-    parts = answerer.answer(first)["parts"]
-    answerer.close()
+    """One file per exchange, with what this machine answers, numbered by `n`."""
+    need = hosts_need_of(Need(output=folder), (HostSpec(name="node0"),), "node0")
+    first, handler = queries.first_requests(need, "0" * 16, fast=True)["node0"], QueryHandler()
+    parts = handler.answer(first)["parts"]
+    handler.close()
     second = {"reach": {"troubles": {}}, "look": {"troubles": {}}, "is_held": {"held": True}}
     later = {"speed": {"to": 1e9, "from": 1e9}}
     replies = [{"parts": parts}, {"parts": second}, *([{"parts": later}] * (MAX_EXCHANGES - 2))]
     files = [folder / f"answer-{number}.json" for number in range(MAX_EXCHANGES)]
-    for number, (file, one) in enumerate(zip(files, replies, strict=True), 1):
-        file.write_text(json.dumps({"n": number, **one}) + "\n")
+    for number, (file, reply) in enumerate(zip(files, replies, strict=True), 1):
+        file.write_text(json.dumps({"n": number, **reply}) + "\n")
     return files
 
 
-def seconds(count: int, answers: list[Path], folder: Path, slow_s: float) -> tuple[float, int]:
-    """What it took, and how many exchanges there were with each host."""
+def measure(count: int, answers: list[Path], folder: Path, slow_s: float) -> tuple[float, int]:
+    """Time taken, and number of exchanges with each host."""
     hosts = tuple(HostSpec(name=f"node{number}") for number in range(count))
-    commands = {host.name: command(answers, slow_s if host is hosts[-1] else 0.0) for host in hosts}
+    commands = {host.name: host_command(answers, slow_s if host is hosts[-1] else 0.0) for host in hosts}
     began_m = time.monotonic()
     exchanges = 0
     with HostSessions(commands) as sessions:
@@ -93,7 +93,7 @@ def seconds(count: int, answers: list[Path], folder: Path, slow_s: float) -> tup
     return took_s, exchanges
 
 
-def command(answers: list[Path], slow_s: float) -> tuple[str, ...]:
+def host_command(answers: list[Path], slow_s: float) -> tuple[str, ...]:
     wait = f"sleep {slow_s:g}; " if slow_s else ""
     each = "".join(f"read line; {wait}cat {shlex.quote(str(file))}; " for file in answers)
     return ("sh", "-c", f"""{wait}echo '{{"ready": true}}'; {each}cat > /dev/null""")

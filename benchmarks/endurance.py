@@ -1,13 +1,12 @@
-"""A long night: 500 one-second runs, a third of them broken at random, and what is left of them afterwards.
+"""Endurance: 500 one-second runs, a third of them with a random fault, and what they leave behind.
 
     python benchmarks/endurance.py [--runs 500]
 
     {"benchmark": "endurance", "figures": {"unaccounted": 0, "orphans": 0, "rss_growth_mib": 12.4}, "bounds": {…}, "holds": true}
 
-One campaign; which run breaks how is drawn by endurance_job.py from the run's number: a crash, a kill, a hang, an orphan, lies in its
-events, shared memory left lying, rubbish or nothing as output. `unaccounted` counts runs without an outcome, or with another than is
-right for what was ordered; `orphans` the processes and shared memory left; `rss_growth_mib` what the harness grew by from its first
-settled runs to its last.
+One campaign; endurance_job.py draws the fault from the run's number: a crash, a kill, a hang, an orphan, wrong events, leaked shared
+memory, garbage or no output. `unaccounted` counts runs without an outcome or with an unexpected one; `orphans` the processes and shared
+memory segments left; `rss_growth_mib` is the growth of the harness's resident memory from its first runs after warm-up to its last.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from statistics import median
 
 import psutil
 
-from endurance_job import ordered
+from endurance_job import fault_of
 from outcome import parser, report
 from seatrial.core.paths import CampaignPaths
 
-SETTLED_AFTER_RUNS = 20
+WARM_UP_RUNS = 20
 QUICK_RUNS = 6
 MIB = 1024 * 1024
 LIMITS = {"start_s": 30, "run_s": 60, "stall": {"factor": 3, "floor_s": 2}, "soft_s": 1, "term_s": 1}
@@ -41,21 +40,21 @@ def main() -> None:
     count = QUICK_RUNS if args.quick else args.runs
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        before, began_s = segments(), time.monotonic()
+        before, began_s = shared_memory_segments(), time.monotonic()
         growth_mib = run_campaign(folder, count)
         figures = {
-            "unaccounted": unaccounted(folder, count),
-            "orphans": len(processes_of(folder)) + len(segments() - before),
+            "unaccounted": count_unaccounted(folder, count),
+            "orphans": len(orphans_of(folder)) + len(shared_memory_segments() - before),
             "rss_growth_mib": growth_mib,
         }
-        faulty = sum(bool(ordered(number).settings) for number in range(count))
+        faulty = sum(bool(fault_of(number).settings) for number in range(count))
         minutes = round((time.monotonic() - began_s) / 60, 1)
         bounds = {"unaccounted": 0, "orphans": 0, "rss_growth_mib": 50}
         report("endurance", figures, bounds, quick=args.quick, runs=count, faulty=faulty, minutes=minutes)
 
 
 def run_campaign(folder: Path, count: int) -> float | None:
-    """Run it all and follow the harness's memory; its growth in MiB, None where too few runs were seen."""
+    """Run the campaign; the growth of the harness's memory in MiB, None if too few runs were sampled."""
     plan = {
         "name": "endurance",
         "workload": {"script": str(Path(__file__).with_name("endurance_job.py")), "args": ["{number}"]},
@@ -70,14 +69,14 @@ def run_campaign(folder: Path, count: int) -> float | None:
     (folder / "plan.yaml").write_text(json.dumps(plan))
     with open(folder / "harness.log", "wb") as log:
         harness = subprocess.Popen([sys.executable, "-m", "seatrial", "run", "plan.yaml"], cwd=folder, stdout=log, stderr=log)
-        samples = sampled(harness, CampaignPaths(folder / "out"), count)
-    settled = [rss for finished, rss in samples if SETTLED_AFTER_RUNS <= finished < 2 * SETTLED_AFTER_RUNS]
-    last = [rss for finished, rss in samples if finished >= count - SETTLED_AFTER_RUNS]
-    return round((median(last) - median(settled)) / MIB, 1) if settled and last else None
+        samples = sample_memory(harness, CampaignPaths(folder / "out"), count)
+    first = [rss for finished, rss in samples if WARM_UP_RUNS <= finished < 2 * WARM_UP_RUNS]
+    last = [rss for finished, rss in samples if finished >= count - WARM_UP_RUNS]
+    return round((median(last) - median(first)) / MIB, 1) if first and last else None
 
 
-def sampled(harness: subprocess.Popen[bytes], out: CampaignPaths, count: int) -> list[tuple[int, int]]:
-    """Runs finished and resident bytes, second by second, until the last run is over."""
+def sample_memory(harness: subprocess.Popen[bytes], out: CampaignPaths, count: int) -> list[tuple[int, int]]:
+    """Finished runs and resident bytes, every second until the last run has ended."""
     samples: list[tuple[int, int]] = []
     while harness.poll() is None:
         finished = len(list(out.folder.glob("*/attempt-1/outcome.json")))
@@ -89,20 +88,21 @@ def sampled(harness: subprocess.Popen[bytes], out: CampaignPaths, count: int) ->
     return samples
 
 
-def unaccounted(folder: Path, count: int) -> int:
-    """Runs whose outcome is missing or not the one that was ordered."""
+def count_unaccounted(folder: Path, count: int) -> int:
+    """Number of runs whose outcome is missing or not the expected one."""
     out, wrong = CampaignPaths(folder / "out"), 0
     for number in range(count):
         path = out.run(f"number{number}_r1").attempt(1).outcome
         ended = json.loads(path.read_text())["outcome"] if path.exists() else "none"
-        if ended != ordered(number).outcome:
+        fault = fault_of(number)
+        if ended != fault.outcome:
             wrong += 1
-            print(f"run {number}: {ended}, expected {ordered(number).outcome} of {ordered(number).settings}", file=sys.stderr)
+            print(f"run {number}: {ended}, expected {fault.outcome} with {fault.settings}", file=sys.stderr)
     return wrong
 
 
-def processes_of(folder: Path) -> list[psutil.Process]:
-    """Living processes that carry the campaign's mark."""
+def orphans_of(folder: Path) -> list[psutil.Process]:
+    """Running processes with a run directory of this campaign in their environment."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -113,7 +113,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def segments() -> set[str]:
+def shared_memory_segments() -> set[str]:
     return {entry.name for entry in SHARED_MEMORY.iterdir() if entry.name.startswith("torch_")}
 
 

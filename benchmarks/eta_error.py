@@ -1,4 +1,4 @@
-"""How far the estimates of the time to go are off, and those of the stage-1 benchmark's algorithm on the same jobs.
+"""Error of the ETA estimates, and of those of the stage-1 benchmark's algorithm on the same jobs.
 
     python benchmarks/eta_error.py
 
@@ -7,13 +7,12 @@
     all                          n 18360  median 0.0010  p90 0.0121  seed 0.0062 0.0559  covered 0.90
     {"benchmark": "eta_error", "figures": {"median_fraction": 0.001, "p90_fraction": 0.0121, "seed_median_fraction": 0.0062, …}, …}
 
-Estimates are taken at every fortieth of a run from a tenth of it on; an error is |estimate - truth| over the length of the run, from its
-launch to the end of its last step. `interval_covered` is the share of intervals that held the truth; they are made for nine of ten.
-The `seed_` figures are the mean of the last hundred step times by the steps to go, pauses not counted. The `sparse_` ones are of a watcher
-who sees one step in twenty-five, as by heartbeats. The `recorded_` ones are of step times that a GPU took (tests/recorded/steps): runs of
-200 steps, so short that a stretch of ten percent more or less is a good part of them. The `real_` ones are of runs of the dummy workload:
-real processes, real clocks. The simulated jobs are described in eta_jobs.py; `--no-real` leaves the real runs out, which take half a
-minute.
+Estimates are taken at every fortieth of a run, from a tenth of it on; an error is |estimate - truth| over the duration of the run, from
+launch to the end of the last step. `interval_covered` is the coverage of the 90 % intervals. The `seed_` figures are of the stage-1
+algorithm: mean of the last hundred step times, without pauses, times the remaining steps. The `sparse_` ones are of an observer who sees
+one step in twenty-five, as through heartbeats. The `recorded_` ones use step times measured on a GPU (tests/recorded/steps): runs of 200
+steps, so short that a 10 % change of pace for a while is a large part of them. The `real_` ones are of runs of the dummy workload: real
+processes, real clocks; `--no-real` skips these, which take half a minute. The simulated jobs are described in eta_jobs.py.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ QUICK_COMMON = {"steps": 120, "step_ms": 2.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Miss:
-    """One estimate against what then happened, as shares of the run."""
+class EstimateError:
+    """Error of one estimate, as a fraction of the run's duration."""
 
     fraction: float
     seed_fraction: float
@@ -60,20 +59,20 @@ class Miss:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--jobs", type=int, default=JOBS_PER_SHAPE, help="simulated jobs of each shape")
-    options.add_argument("--first", type=int, default=0, help="number of the first job of each shape: others than the usual ones")
-    options.add_argument("--no-real", action="store_true", help="leave out the real runs")
+    options.add_argument("--first", type=int, default=0, help="number of the first job of each shape (0); another gives other jobs")
+    options.add_argument("--no-real", action="store_true", help="skip the real runs")
     args = options.parse_args()
     numbers = range(args.first, args.first + (1 if args.quick else args.jobs))
-    by_shape = {shape: [miss for number in numbers for miss in misses(simulate(shape, number))] for shape in SHAPES}
-    pooled = [miss for found in by_shape.values() for miss in found]
-    sparse = [miss for shape in SHAPES for number in numbers for miss in misses(simulate(shape, number), SPARSE_EVERY)]
-    recorded = {f"recorded_{path.stem}": list(misses(recorded_job(path))) for path in sorted(RECORDED.glob("*.csv"))}
-    on_record = [miss for found in recorded.values() for miss in found]
-    real = [] if args.no_real else [miss for job in real_jobs(args.quick) for miss in misses(job)]
-    for name, found in {**by_shape, "all": pooled, "sparse": sparse, **recorded, "recorded": on_record, "real": real}.items():
+    by_shape = {shape: [error for number in numbers for error in estimate_errors(simulate(shape, number))] for shape in SHAPES}
+    pooled = [error for found in by_shape.values() for error in found]
+    sparse = [error for shape in SHAPES for number in numbers for error in estimate_errors(simulate(shape, number), SPARSE_EVERY)]
+    recorded = {f"recorded_{path.stem}": list(estimate_errors(job_from_csv(path))) for path in sorted(RECORDED.glob("*.csv"))}
+    all_recorded = [error for found in recorded.values() for error in found]
+    real = [] if args.no_real else [error for job in run_real_jobs(args.quick) for error in estimate_errors(job)]
+    for name, found in {**by_shape, "all": pooled, "sparse": sparse, **recorded, "recorded": all_recorded, "real": real}.items():
         if found:
             print(line(name, found), flush=True)
-    figures = {**quality(pooled), **prefixed("sparse", sparse), **prefixed("recorded", on_record), **prefixed("real", real)}
+    figures = {**quality(pooled), **prefixed("sparse", sparse), **prefixed("recorded", all_recorded), **prefixed("real", real)}
     report(
         "eta_error",
         {name: round(value, 5) for name, value in figures.items()},
@@ -84,8 +83,8 @@ def main() -> None:
     )
 
 
-def misses(job: Job, every: int = 1) -> Iterator[Miss]:
-    """At each point of a job, the estimate of a watcher who sees every `every`th step."""
+def estimate_errors(job: Job, every: int = 1) -> Iterator[EstimateError]:
+    """Error at each point of a job, for an observer who sees every `every`th step."""
     count, length_s = len(job.ends_s), job.ends_s[-1]
     points = {count * point // POINTS for point in range(FIRST_POINT, POINTS)}
     estimator = EtaEstimator(count, MIN_SAMPLES)
@@ -96,7 +95,7 @@ def misses(job: Job, every: int = 1) -> Iterator[Miss]:
         if found is not None:
             seen = step - step % every
             actual_s = length_s - job.ends_s[seen]
-            yield Miss(
+            yield EstimateError(
                 fraction=abs(found.eta_s - actual_s) / length_s,
                 seed_fraction=abs(seed_eta_s(job, seen) - actual_s) / length_s,
                 covered=found.low_s <= actual_s <= found.high_s,
@@ -104,20 +103,20 @@ def misses(job: Job, every: int = 1) -> Iterator[Miss]:
 
 
 def seed_eta_s(job: Job, step: int) -> float:
-    """Mean of the last hundred step times, by the steps to go."""
+    """Mean of the last hundred step times, times the remaining steps."""
     window = job.iter_s[max(0, step - SEED_WINDOW + 1) : step + 1]
     return (len(job.iter_s) - 1 - step) * statistics.fmean(window)
 
 
-def recorded_job(path: Path) -> Job:
-    """The job whose step times a file holds."""
+def job_from_csv(path: Path) -> Job:
+    """The job with the step times in a file."""
     with path.open(newline="") as file:
         iter_s = [float(row["iter_ms"]) / 1000 for row in csv.DictReader(file)]
     return Job(shape=path.stem, ends_s=list(accumulate(iter_s)), iter_s=iter_s, paused_s=[0.0] * len(iter_s))
 
 
-def real_jobs(quick: bool) -> list[Job]:
-    """Runs of the dummy workload, side by side."""
+def run_real_jobs(quick: bool) -> list[Job]:
+    """Concurrent runs of the dummy workload."""
     with tempfile.TemporaryDirectory() as folder:
         started = {
             name: start(Path(folder) / name, {**(QUICK_COMMON if quick else REAL_COMMON), **settings}) for name, settings in REAL.items()
@@ -125,17 +124,17 @@ def real_jobs(quick: bool) -> list[Job]:
         for process in started.values():
             if process.wait() != 0:
                 raise SystemExit(f"the dummy workload ended with {process.returncode}")
-        return [lived(name, Path(folder) / name / "events_rank0.jsonl") for name in REAL]
+        return [job_from_events(name, Path(folder) / name / "events_rank0.jsonl") for name in REAL]
 
 
 def start(folder: Path, settings: dict[str, float]) -> subprocess.Popen[bytes]:
-    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "seatrial_workloads.dummy.train", "--run-dir", str(folder), *words]
+    arguments = [argument for name, value in settings.items() for argument in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "seatrial_workloads.dummy.train", "--run-dir", str(folder), *arguments]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
-def lived(name: str, events: Path) -> Job:
-    """The job that a file of events tells of, from the start of its first step on."""
+def job_from_events(name: str, events: Path) -> Job:
+    """The job in an event file, from the start of its first step."""
     from seatrial.collect.events import read_event_batch
 
     table = read_event_batch({events: events.read_bytes()})[events]
@@ -151,14 +150,14 @@ def lived(name: str, events: Path) -> Job:
     return Job(shape=name, ends_s=[end_s - began_s for end_s in steps["m"]], iter_s=iter_s, paused_s=paused_s)
 
 
-def quality(found: list[Miss]) -> dict[str, float]:
-    ours, seeds = [miss.fraction for miss in found], [miss.seed_fraction for miss in found]
+def quality(found: list[EstimateError]) -> dict[str, float]:
+    ours, seeds = [error.fraction for error in found], [error.seed_fraction for error in found]
     return {
         "median_fraction": statistics.median(ours),
         "p90_fraction": p90(ours),
         "seed_median_fraction": statistics.median(seeds),
         "seed_p90_fraction": p90(seeds),
-        "interval_covered": statistics.fmean(miss.covered for miss in found),
+        "interval_covered": statistics.fmean(error.covered for error in found),
     }
 
 
@@ -166,11 +165,11 @@ def p90(values: list[float]) -> float:
     return statistics.quantiles(values, n=10, method="inclusive")[-1]
 
 
-def prefixed(name: str, found: list[Miss]) -> dict[str, float]:
+def prefixed(name: str, found: list[EstimateError]) -> dict[str, float]:
     return {f"{name}_{figure}": value for figure, value in quality(found).items()} if found else {}
 
 
-def line(name: str, found: list[Miss]) -> str:
+def line(name: str, found: list[EstimateError]) -> str:
     summary = quality(found)
     ours = f"median {summary['median_fraction']:.4f}  p90 {summary['p90_fraction']:.4f}"
     seeds = f"seed {summary['seed_median_fraction']:.4f} {summary['seed_p90_fraction']:.4f}"

@@ -1,4 +1,4 @@
-"""How often memory that does not leak is called a leak, and how often a leak is found.
+"""False alarms and detection rate of the memory-leak verdict.
 
     python benchmarks/leak_rates.py
 
@@ -7,10 +7,10 @@
     …
     {"benchmark": "leak_rates", "figures": {"false_alarms": 0, "detected_fraction": 0.975, "detected_2_mib_fraction": 0.6, …}, …}
 
-`false_alarms` are leaks reported in 200 leak-free series (leak_series.py: caches, ramps, steps, saw-teeth, workers that come and go; half a
-minute to three hours). `detected_fraction` is of 200 series of half an hour at 2 s that leak 5 MiB/min, with warm-up, saw-teeth,
-checkpoints and noise on top; the figures of 2 and 1 MiB/min stand beside it without a bound. `slope_covered_fraction`: intervals of the
-found leaks that hold the true rate. `--first` takes other series than the usual ones, `-v` names those that were judged wrongly.
+`false_alarms` are leaks reported in 200 leak-free series (leak_series.py: caches, ramps, steps, saw-teeth, worker restarts; half a minute
+to three hours). `detected_fraction` is of 200 series of half an hour at 2 s that leak 5 MiB/min, with warm-up, saw-teeth, checkpoints and
+noise on top; the figures for 2 and 1 MiB/min have no bound. `slope_covered_fraction` is the coverage of the slope intervals of detected
+leaks. `--first` takes other series, `-v` lists the misclassified ones.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ RATES_MIB_PER_MIN = (5.0, 2.0, 1.0)
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--first", type=int, default=0, help="number of the first series: others than the usual ones")
+    options.add_argument("--first", type=int, default=0, help="number of the first series (0); another gives other series")
     options.add_argument("--series", type=int, default=SERIES, help="series of each kind")
-    options.add_argument("-v", "--verbose", action="store_true", help="name the series that were judged wrongly")
+    options.add_argument("-v", "--verbose", action="store_true", help="list the misclassified series")
     args = options.parse_args()
     numbers = range(args.first, args.first + (2 if args.quick else args.series))
-    free = [(series, judge(series)) for series in map(leak_free, numbers)]
-    leaks = {rate: [(series, judge(series)) for series in (leaking(number, rate) for number in numbers)] for rate in RATES_MIB_PER_MIN}
-    print(line("leak-free", [course for _, course in free]))
-    for rate, judged in leaks.items():
-        print(line(f"{rate:g} MiB/min", [course for _, course in judged]))
+    free = [(series, classify(series)) for series in map(leak_free, numbers)]
+    leaks = {rate: [(series, classify(series)) for series in (leaking(number, rate) for number in numbers)] for rate in RATES_MIB_PER_MIN}
+    print(line("leak-free", [trend for _, trend in free]))
+    for rate, classified in leaks.items():
+        print(line(f"{rate:g} MiB/min", [trend for _, trend in classified]))
     if args.verbose:
-        wrong = [one for one in free if is_leak(one[1])] + [one for one in leaks[RATES_MIB_PER_MIN[0]] if not is_leak(one[1])]
-        print(*(f"{series.shape} {series.kind} {series.at_s[-1] / 60:.1f} min: {course.reason}" for series, course in wrong), sep="\n")
-    found = {rate: [course for _, course in judged if is_leak(course)] for rate, judged in leaks.items()}
+        wrong = [pair for pair in free if is_leak(pair[1])] + [pair for pair in leaks[RATES_MIB_PER_MIN[0]] if not is_leak(pair[1])]
+        print(*(f"{series.shape} {series.kind} {series.at_s[-1] / 60:.1f} min: {trend.reason}" for series, trend in wrong), sep="\n")
+    found = {rate: [trend for _, trend in classified if is_leak(trend)] for rate, classified in leaks.items()}
     figures = {
-        "false_alarms": sum(is_leak(course) for _, course in free),
+        "false_alarms": sum(is_leak(trend) for _, trend in free),
         "detected_fraction": len(found[5.0]) / len(numbers),
         "detected_2_mib_fraction": len(found[2.0]) / len(numbers),
         "detected_1_mib_fraction": len(found[1.0]) / len(numbers),
@@ -59,8 +59,8 @@ def main() -> None:
     report("leak_rates", figures, {"false_alarms": 0}, at_least, quick=args.quick, series=len(numbers), first=args.first)
 
 
-def judge(series: Series) -> MemoryTrend:
-    """What the analysis makes of it, through its own tables."""
+def classify(series: Series) -> MemoryTrend:
+    """The analysis's trend of the series, given as its telemetry table."""
     t = STARTED_T + series.at_s
     count = int((series.at_s[-1] - series.at_s[0]) / series.step_s)
     step = np.arange(count + 1)
@@ -72,18 +72,18 @@ def judge(series: Series) -> MemoryTrend:
     return memory_trends(TelemetryTables(host=table), steps)[0]
 
 
-def is_leak(course: MemoryTrend) -> bool:
-    return course.verdict is MemoryVerdict.LEAK
+def is_leak(trend: MemoryTrend) -> bool:
+    return trend.verdict is MemoryVerdict.LEAK
 
 
-def covered(courses: Sequence[MemoryTrend], rate: float) -> float:
-    held = [course for course in courses if (course.slope_low or 0) <= rate <= (course.slope_high or 0)]
-    return len(held) / len(courses) if courses else 0.0
+def covered(trends: Sequence[MemoryTrend], rate: float) -> float:
+    held = [trend for trend in trends if (trend.slope_low or 0) <= rate <= (trend.slope_high or 0)]
+    return len(held) / len(trends) if trends else 0.0
 
 
-def line(name: str, courses: Sequence[MemoryTrend]) -> str:
-    counts = Counter(course.verdict for course in courses)
-    return f"{name:<10} {len(courses)} series: " + "  ".join(f"{verdict.value} {counts[verdict]}" for verdict in MemoryVerdict)
+def line(name: str, trends: Sequence[MemoryTrend]) -> str:
+    counts = Counter(trend.verdict for trend in trends)
+    return f"{name:<10} {len(trends)} series: " + "  ".join(f"{verdict.value} {counts[verdict]}" for verdict in MemoryVerdict)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Courses of memory with known truth, for leak_rates.py: every series by its number, the same each time.
+"""Synthetic memory series with known truth, for leak_rates.py: each is seeded with its number, and the same every time.
 
-In: a number, and for leaks the rate. Out: `Series`: seconds since the first step, MiB, and the time of a step. Leak-free are: caches
-that fill exponentially or as t/(t + c), ramps that end, single and several allocations, drops, saw-teeth regular and not, workers that
-come and go, and plain noise; mostly two or three of them together. Every series has noise of its own: white, correlated over minutes,
-and a slow wander that comes back. Ramps and caches are done by three quarters of the run or have a time constant of a third of it at
-most: growth that outlasts the run cannot be distinguished from a leak.
+In: a number, and for leaks the rate. Out: `Series`: seconds since the first step, MiB, and the time of a step. Leak-free are caches that
+fill exponentially or as t/(t + c), ramps that end, one or several allocations, drops, regular and irregular saw-teeth, worker restarts, and
+noise alone; some series combine two or three. Every series has noise: white, correlated over minutes, and a slow mean-reverting drift.
+Ramps end by three quarters of the run, and caches have time constants of at most a third of it: growth that outlasts the run cannot be
+distinguished from a leak.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Floats = npt.NDArray[np.float64]
 Shape = Callable[[np.random.Generator, Floats], Floats]
 
 GPU_SEGMENTS_MIB = (2.0, 20.0)
-"""What a caching allocator takes from the driver at a time."""
+"""Segment sizes that a caching allocator requests from the driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One course; `shape` names what it is made of."""
+    """One series; `shape` names its components."""
 
     shape: str
     kind: str
@@ -72,8 +72,8 @@ def saw_tooth(generator: np.random.Generator, part: Floats) -> Floats:
     return np.asarray(size * ((part * teeth + generator.uniform()) % 1))
 
 
-def uneven_saw_tooth(generator: np.random.Generator, part: Floats) -> Floats:
-    """Teeth of unlike length, the longest a little under a third of the run."""
+def irregular_saw_tooth(generator: np.random.Generator, part: Floats) -> Floats:
+    """Teeth of different lengths, the longest a little under a third of the run."""
     teeth, size = int(10 ** generator.uniform(np.log10(5), 2)), 10 ** generator.uniform(1.3, 3)
     edges = np.concatenate([[0.0], np.cumsum(generator.uniform(0.3, 1.7, teeth))])
     edges /= edges[-1]
@@ -81,14 +81,14 @@ def uneven_saw_tooth(generator: np.random.Generator, part: Floats) -> Floats:
     return np.asarray(size * teeth * (part - edges[place - 1]))
 
 
-def workers_come_and_go(generator: np.random.Generator, part: Floats) -> Floats:
+def worker_restarts(generator: np.random.Generator, part: Floats) -> Floats:
     epochs, size = generator.uniform(3, 40), 10 ** generator.uniform(2, 3.5)
     return np.asarray(-size * ((part * epochs + generator.uniform()) % 1 < generator.uniform(0.01, 0.08)))
 
 
 def checkpoint_buffers(generator: np.random.Generator, part: Floats) -> Floats:
-    often, size = generator.uniform(4, 30), 10 ** generator.uniform(2, 3.5)
-    return np.asarray(size * ((part * often + generator.uniform()) % 1 < generator.uniform(0.02, 0.2)))
+    count, size = generator.uniform(4, 30), 10 ** generator.uniform(2, 3.5)
+    return np.asarray(size * ((part * count + generator.uniform()) % 1 < generator.uniform(0.02, 0.2)))
 
 
 def nothing(generator: np.random.Generator, part: Floats) -> Floats:
@@ -97,12 +97,12 @@ def nothing(generator: np.random.Generator, part: Floats) -> Floats:
 
 LEAK_FREE: tuple[tuple[Shape, ...], ...] = (
     (exponential_cache,), (hyperbolic_cache,), (ramp,), (s_shaped_ramp,), (one_step,), (some_steps,), (drop,), (saw_tooth,),
-    (uneven_saw_tooth,), (workers_come_and_go,), (checkpoint_buffers,), (nothing,), (exponential_cache, saw_tooth),
-    (exponential_cache, one_step), (ramp, saw_tooth), (ramp, exponential_cache), (hyperbolic_cache, uneven_saw_tooth),
-    (some_steps, saw_tooth), (s_shaped_ramp, workers_come_and_go, checkpoint_buffers), (exponential_cache, drop, saw_tooth),
+    (irregular_saw_tooth,), (worker_restarts,), (checkpoint_buffers,), (nothing,), (exponential_cache, saw_tooth),
+    (exponential_cache, one_step), (ramp, saw_tooth), (ramp, exponential_cache), (hyperbolic_cache, irregular_saw_tooth),
+    (some_steps, saw_tooth), (s_shaped_ramp, worker_restarts, checkpoint_buffers), (exponential_cache, drop, saw_tooth),
 )  # fmt: skip
 LENGTHS_MIN = ((0.5, 0.2), (3, 1), (6, 2), (15, 2), (30, 2), (30, 2), (30, 5), (60, 2), (180, 10))
-"""Minutes, and seconds between samples."""
+"""Duration in minutes, and seconds between samples."""
 
 
 def leak_free(number: int) -> Series:
@@ -112,13 +112,13 @@ def leak_free(number: int) -> Series:
     length_min, interval_s = LENGTHS_MIN[generator.integers(len(LENGTHS_MIN))]
     at_s = _times(generator, length_min, interval_s)
     part = at_s / at_s[-1]
-    course = sum((shape(generator, part) for shape in shapes), start=np.zeros_like(part))
+    values_mib = sum((shape(generator, part) for shape in shapes), start=np.zeros_like(part))
     kind = "host" if generator.uniform() < 0.6 else "gpu"
-    return _series("+".join(shape.__name__ for shape in shapes), kind, generator, at_s, course)
+    return _series("+".join(shape.__name__ for shape in shapes), kind, generator, at_s, values_mib)
 
 
 def leaking(number: int, mib_per_min: float) -> Series:
-    """Half an hour at two seconds that leaks: by steps on the host, by segments of the allocator on a GPU."""
+    """Half an hour, sampled every 2 s, that leaks: continuously on the host, by allocator segments on a GPU."""
     generator = np.random.default_rng([11, number])
     at_s = _times(generator, 30, 2.0)
     kind = "host" if number % 2 else "gpu"
@@ -126,8 +126,8 @@ def leaking(number: int, mib_per_min: float) -> Series:
     if kind == "gpu":
         segment = generator.choice(GPU_SEGMENTS_MIB)
         leaked = segment * np.floor(leaked / segment + generator.uniform())
-    name, on_top = LEAK_TOPS[number % len(LEAK_TOPS)]
-    return _series(f"leak+{name}", kind, generator, at_s, leaked + on_top(generator, at_s / 60))
+    name, overlay = LEAK_OVERLAYS[number % len(LEAK_OVERLAYS)]
+    return _series(f"leak+{name}", kind, generator, at_s, leaked + overlay(generator, at_s / 60))
 
 
 def _warm_up(generator: np.random.Generator, at_min: Floats) -> Floats:
@@ -150,7 +150,7 @@ def _none(generator: np.random.Generator, at_min: Floats) -> Floats:
     return np.zeros_like(at_min)
 
 
-LEAK_TOPS: tuple[tuple[str, Shape], ...] = (
+LEAK_OVERLAYS: tuple[tuple[str, Shape], ...] = (
     ("plain", _none),
     ("warm-up", _warm_up),
     ("saw-tooth", _garbage),
@@ -160,17 +160,17 @@ LEAK_TOPS: tuple[tuple[str, Shape], ...] = (
 
 
 def _times(generator: np.random.Generator, length_min: float, interval_s: float) -> Floats:
-    """With what a busy machine adds to the interval, and a gap now and then."""
+    """Sample times with the jitter of a busy machine, and in some series a gap."""
     steps = interval_s * (1 + np.abs(generator.normal(0, 0.02, int(length_min * 60 / interval_s))))
     if generator.uniform() < 0.2:
         steps[generator.integers(len(steps))] += 10 * interval_s
     return np.cumsum(steps)
 
 
-def _series(shape: str, kind: str, generator: np.random.Generator, at_s: Floats, course: Floats) -> Series:
+def _series(shape: str, kind: str, generator: np.random.Generator, at_s: Floats, values_mib: Floats) -> Series:
     base = 10 ** generator.uniform(2.5, 4.7)
-    mib = base + course + _noise(generator, at_s, kind)
-    # A driver tells whole MiB.
+    mib = base + values_mib + _noise(generator, at_s, kind)
+    # Drivers report whole MiB.
     return Series(
         shape=shape,
         kind=kind,
@@ -181,20 +181,20 @@ def _series(shape: str, kind: str, generator: np.random.Generator, at_s: Floats,
 
 
 def _noise(generator: np.random.Generator, at_s: Floats, kind: str) -> Floats:
-    """White noise, noise that lasts, and a wander as of mapped files; a GPU's allocator keeps what it has, so there is less."""
+    """White noise, short and long correlated noise (as from mapped files); less on a GPU, whose allocator keeps its memory."""
     scale = 1.0 if kind == "host" else 0.2
     white = 10 ** generator.uniform(-1, 1) * scale
-    lasting, wander = generator.uniform(0, 4) * scale, generator.uniform(0, 4) * scale
+    short, long = generator.uniform(0, 4) * scale, generator.uniform(0, 4) * scale
     return np.asarray(
         generator.normal(0, white, len(at_s))
-        + lasting * _correlated(generator, at_s, at_s[-1] * generator.uniform(0.002, 0.01))
-        + wander * _correlated(generator, at_s, at_s[-1] * generator.uniform(0.01, 0.05))
+        + short * _correlated(generator, at_s, at_s[-1] * generator.uniform(0.002, 0.01))
+        + long * _correlated(generator, at_s, at_s[-1] * generator.uniform(0.01, 0.05))
     )
 
 
-def _correlated(generator: np.random.Generator, at_s: Floats, lasts_s: float) -> Floats:
-    """A random walk that is drawn back, with standard deviation 1."""
-    keep = np.exp(-np.diff(at_s, prepend=at_s[0]) / lasts_s)
+def _correlated(generator: np.random.Generator, at_s: Floats, time_constant_s: float) -> Floats:
+    """A mean-reverting random walk (AR(1)) with standard deviation 1."""
+    keep = np.exp(-np.diff(at_s, prepend=at_s[0]) / time_constant_s)
     pushes = generator.normal(0, 1, len(at_s)) * np.sqrt(1 - keep**2)
     values, last = np.empty(len(at_s)), float(generator.normal())
     for index, (kept, push) in enumerate(zip(keep.tolist(), pushes.tolist(), strict=True)):

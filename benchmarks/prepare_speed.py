@@ -2,15 +2,15 @@
 
     python benchmarks/prepare_speed.py
 
-    round 1: bare 172.0, one worker 186.9, two workers 352.2 files/s; others took 0.01 of the machine
+    round 1: bare 172.0, one worker 186.9, two workers 352.2 files/s; other processes used 0.01 of the CPU
     …
     {"benchmark": "prepare_speed", "figures": {"fraction_of_bare_loop": 1.08, "two_workers_ratio": 1.88, "same_trims_as_librosa": …}, …}
 
-The files are synthetic and as long as LibriSpeech's (12 s on average). The bare loop is one process that reads each file with soundfile
-and writes the same samples with soundfile: no trim, no second name, no record. Ours is the whole of `prepare librispeech --trim`, from
-the start of the process to its end. The three are run in turns, and the medians of the rounds' ratios are reported. Two workers need two
-cores: rounds in which other processes took more than a twentieth of the machine do not count as long as there are enough of the others
-(`quiet_rounds`). `same_trims_as_librosa` is over the same files; it is null where librosa is not installed.
+The files are synthetic and as long as LibriSpeech's (12 s on average). The bare loop is one process that reads each file with soundfile and
+writes the same samples with soundfile: no trim, no atomic rename, no record. Ours is the whole of `prepare librispeech --trim`, from
+process start to exit. The three run alternately, and the medians of the rounds' ratios are reported. Two workers need two cores: rounds in
+which other processes used more than 5 % of the CPU are left out if there are enough others (`quiet_rounds`). `same_trims_as_librosa` is
+over the same files, and null if librosa is not installed.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Round(NamedTuple):
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--files", type=int, default=FILES, help="fewer make it shorter, and less sure")
-    arguments.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in which other processes were quiet")
+    arguments.add_argument("--files", type=int, default=FILES, help="files to prepare; fewer are faster and noisier")
+    arguments.add_argument("--rounds", type=int, default=ROUNDS, help="rounds with little load from other processes")
     options = arguments.parse_args()
     if options.quick:
         options.files, options.rounds = 6, 1
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "source"), Path(folder, "target")
-        make_source(source, options.files)
+        write_source(source, options.files)
         rounds = all_rounds(source, target, options)
         trims = same_trims(source)
     quiet = [one for one in rounds if one.is_quiet]
@@ -84,32 +84,32 @@ def figures_of(rounds: Sequence[Round], num_files: int) -> dict[str, float | boo
     return figures | {f"{name}_files_per_s": round(num_files / median(one.seconds[name] for one in rounds), 1) for name in NAMES}
 
 
-def make_source(root: Path, num_files: int) -> None:
+def write_source(root: Path, num_files: int) -> None:
     from seatrial_workloads.librispeech.synthetic import write_tree
 
-    print(f"making {num_files} files", file=sys.stderr)
+    print(f"writing {num_files} files", file=sys.stderr)
     write_tree(root, num_files, mean_s=MEAN_S)
 
 
 def all_rounds(source: Path, target: Path, options: argparse.Namespace) -> list[Round]:
-    """Rounds until enough of them were quiet, or there were too many others."""
+    """Rounds until enough of them were quiet, or too many were not."""
     rounds: list[Round] = []
     tries = options.rounds * (1 if options.quick else TRIES_PER_ROUND)
     while sum(one.is_quiet for one in rounds) < options.rounds and len(rounds) < tries:
         rounds.append(one_round(source, target, len(rounds)))
         paces = (f"{name.replace('_', ' ')} {options.files / rounds[-1].seconds[name]:.1f}" for name in NAMES)
-        others = f"others took {rounds[-1].others_share:.2f} of the machine"
+        others = f"other processes used {rounds[-1].others_share:.2f} of the CPU"
         print(f"round {len(rounds)}: {', '.join(paces)} files/s; {others}", file=sys.stderr)
     return rounds
 
 
 def one_round(source: Path, target: Path, number: int) -> Round:
-    """The bare loop, one worker and two, in changing order."""
+    """The bare loop, one worker and two, in alternating order."""
     commands = dict(zip(NAMES, (bare(source, target), ours(source, target, 1), ours(source, target, 2)), strict=True))
     seconds, shares = {}, []
     for name in NAMES if number % 2 == 0 else NAMES[::-1]:
         shutil.rmtree(target, ignore_errors=True)
-        # What the one before has written is not the next one's to wait for.
+        # So that no command waits for the writes of the one before.
         os.sync()
         seconds[name], share = run(commands[name])
         shares.append(share)
@@ -126,7 +126,7 @@ def ours(source: Path, target: Path, num_workers: int) -> list[str]:
 
 
 def run(command: list[str]) -> tuple[float, float]:
-    """Seconds it took, and the share of the machine's CPU time that others had meanwhile."""
+    """Wall time, and the share of the machine's CPU time that other processes used meanwhile."""
     busy_s, own_s, began_s = machine_cpu_s(), children_cpu_s(), time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     took_s = time.perf_counter() - began_s
@@ -135,7 +135,7 @@ def run(command: list[str]) -> tuple[float, float]:
 
 
 def machine_cpu_s() -> float:
-    """CPU time all cores have spent on anything since the start of the machine."""
+    """CPU time of all cores and processes since boot."""
     user, nice, system, _, _, irq, softirq, steal, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
@@ -146,7 +146,7 @@ def children_cpu_s() -> float:
 
 
 def same_trims(source: Path) -> bool | None:
-    """Whether every file is cut where librosa cuts it."""
+    """Whether every file is trimmed at the same samples as by librosa."""
     try:
         trim = librosa_trim()
     except ImportError:
@@ -164,20 +164,20 @@ def same_trims(source: Path) -> bool | None:
 
 
 def librosa_trim() -> Callable[..., Any]:
-    """librosa compiles some twenty functions when it is imported, half a minute of CPU; trimming calls none of them."""
+    """librosa's trim without the compilation of some twenty functions at import (30 s of CPU), none of which it calls."""
     import numpy
 
     with mock.patch.multiple("numba", guvectorize=uncompiled, stencil=uncompiled, jit=uncompiled, vectorize=uncompiled):
         from librosa.effects import trim
 
-        # Imports the rest.
+        # Runs its lazy imports.
         trim(numpy.zeros(1))
     found: Callable[..., Any] = trim
     return found
 
 
 def uncompiled(*arguments: Any, **options: Any) -> Any:
-    """A decorator of numba that compiles nothing."""
+    """A numba decorator that compiles nothing."""
     return arguments[0] if arguments and callable(arguments[0]) else lambda function: function
 
 

@@ -1,15 +1,15 @@
-"""What the probe costs a training loop.
+"""Overhead of the probe in a training loop.
 
     python benchmarks/probe_overhead.py
 
     {"benchmark": "probe_overhead", "figures": {"cpu_us_per_step": 9.1, "overhead_ratio_10ms": 0.00091}, "bounds": {…}, "holds": true}
 
-The same loop (a loader, a step, three phases, a loss) runs with a probe that writes and with a silent one, in many short blocks in
-changing order; the difference of the process's CPU time within a pair of blocks, the probe's own thread and the closing of its files
-included, is the cost of a step, and the median of the pairs is reported: the speed of a shared machine changes by a third from one second
-to the next, which a pair hardly feels. `overhead_ratio_10ms` is that over a step of 10 ms: wall ratios of a thousandth drown in the
-noise. Where there is a CUDA GPU, the same with phases by CUDA events and a loss on the device (`cuda_us_per_step`), and then the wall
-time of GPU-bound steps with and without (`cuda_wall_ratio`, more than 1 is slower).
+The same loop (a loader, a step, three phases, a loss) runs with an enabled and with a disabled probe, in many short blocks of alternating
+order. The cost of a step is the median over pairs of blocks of the difference in process CPU time, with the probe's thread and the closing
+of its files: the speed of a shared machine changes by a third from one second to the next, which hardly affects a pair.
+`overhead_ratio_10ms` divides it by a step of 10 ms: wall-time ratios of a thousandth are lost in the noise. With a CUDA GPU, the same with
+phases timed by CUDA events and a loss on the device (`cuda_us_per_step`), and the wall time of GPU-bound steps with over without
+(`cuda_wall_ratio`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     figures: dict[str, float] = {"cpu_us_per_step": round(cpu, 2), "overhead_ratio_10ms": round(cpu / STEP_OF_10_MS_US, 6)}
     bounds = {"cpu_us_per_step": 20.0, "overhead_ratio_10ms": 0.003}
     notes: dict[str, object] = {"block_steps": BLOCK_STEPS, "pairs": pairs, "cpu_us_p10_p90": p10_p90(cpu_us)}
-    if cuda_is_here():
+    if is_cuda_available():
         small, big = cuda_tensors()
         cuda_us = cost_us(lambda probe, steps: device_loop(probe, steps, small), pairs)
         step_s = time_of(lambda: gpu_steps(Probe(), WALL_STEPS, big)) / WALL_STEPS
@@ -52,10 +52,10 @@ def main() -> None:
 
 
 def cost_us(loop: Callable[[Probe, int], None], pairs: int) -> list[float]:
-    """What a step costs more with a probe that writes, by pair of blocks."""
+    """Extra CPU time of a step with an enabled probe, per pair of blocks."""
     differences = []
     for number in range(pairs):
-        cpu_s = {writes: cpu_s_of(loop, writes=writes) for writes in ((False, True) if number % 2 else (True, False))}
+        cpu_s = {enabled: cpu_s_of(loop, enabled=enabled) for enabled in ((False, True) if number % 2 else (True, False))}
         differences.append((cpu_s[True] - cpu_s[False]) / BLOCK_STEPS * 1e6)
         if (number + 1) % 20 == 0:
             print(f"pair {number + 1} of {pairs}: median so far {median(differences):.2f} µs a step", file=sys.stderr)
@@ -67,9 +67,9 @@ def p10_p90(values: list[float]) -> list[float]:
     return [round(deciles[0], 2), round(deciles[-1], 2)]
 
 
-def cpu_s_of(loop: Callable[[Probe, int], None], *, writes: bool) -> float:
-    """CPU time of all threads of this process, the closing of the files included."""
-    with probe_that(writes=writes) as probe:
+def cpu_s_of(loop: Callable[[Probe, int], None], *, enabled: bool) -> float:
+    """CPU time of all threads of this process, including the closing of the files."""
+    with temporary_probe(enabled=enabled) as probe:
         loop(probe, BLOCK_STEPS // 10)
         began_s = time.process_time()
         loop(probe, BLOCK_STEPS)
@@ -78,9 +78,9 @@ def cpu_s_of(loop: Callable[[Probe, int], None], *, writes: bool) -> float:
 
 
 @contextmanager
-def probe_that(*, writes: bool) -> Iterator[Probe]:
+def temporary_probe(*, enabled: bool) -> Iterator[Probe]:
     with tempfile.TemporaryDirectory() as folder:
-        probe = Probe(folder if writes else None)
+        probe = Probe(folder if enabled else None)
         yield probe
         probe.close()
 
@@ -97,7 +97,7 @@ def plain_loop(probe: Probe, steps: int) -> None:
         probe.loss(3.25)
 
 
-def cuda_is_here() -> bool:
+def is_cuda_available() -> bool:
     try:
         import torch
     except ImportError:
@@ -106,14 +106,14 @@ def cuda_is_here() -> bool:
 
 
 def cuda_tensors() -> tuple[Any, Any]:
-    """A small one whose kernels cost nothing, and one whose products take milliseconds."""
+    """A small one with negligible kernels, and one whose matrix products take milliseconds."""
     import torch
 
     return torch.ones(8, device="cuda"), torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 
 
 def device_loop(probe: Probe, steps: int, tensor: Any) -> None:
-    """Phases with one kernel each: the device is never behind, so the CPU time is the probe's and the launches'."""
+    """Phases with one kernel each: the device keeps up, so the CPU time is that of the probe and the launches."""
     for _ in probe.data(range(steps)):
         with probe.step(samples=8, tokens=1024):
             with probe.phase("fwd"):
@@ -126,7 +126,7 @@ def device_loop(probe: Probe, steps: int, tensor: Any) -> None:
 
 
 def gpu_steps(probe: Probe, steps: int, matrix: Any) -> None:
-    """Steps of about 10 ms that the GPU bounds, ended by one synchronisation."""
+    """GPU-bound steps of about 10 ms, with one synchronisation at the end."""
     import torch
 
     for _ in probe.data(range(steps)):
@@ -143,21 +143,21 @@ def gpu_steps(probe: Probe, steps: int, matrix: Any) -> None:
 
 
 def wall_ratio(matrix: Any) -> float:
-    """Median over the pairs, the two in turns and in changing order."""
+    """Wall time with the probe over without, median of pairs in alternating order."""
     ratios = []
     for number in range(WALL_PAIRS):
         times = {}
-        for writes in (False, True) if number % 2 else (True, False):
-            with probe_that(writes=writes) as probe:
+        for enabled in (False, True) if number % 2 else (True, False):
+            with temporary_probe(enabled=enabled) as probe:
                 gpu_steps(probe, 10, matrix)
-                times[writes] = time_of(functools.partial(gpu_steps, probe, WALL_STEPS, matrix))
+                times[enabled] = time_of(functools.partial(gpu_steps, probe, WALL_STEPS, matrix))
         ratios.append(times[True] / times[False])
     return median(ratios)
 
 
-def time_of(act: Callable[[], None]) -> float:
+def time_of(action: Callable[[], None]) -> float:
     began_s = time.perf_counter()
-    act()
+    action()
     return time.perf_counter() - began_s
 
 

@@ -1,6 +1,6 @@
 """LoRA fine-tuning of Mistral-7B's shape on one GPU: the stock PEFT loop, eager and compiled, and ours, in one run.
 
-    python benchmarks/sft_speed.py                        needs a GPU with 100 GiB; about ten minutes, most of them stock's compiling
+    python benchmarks/sft_speed.py                        needs a GPU with 100 GiB; about ten minutes, most of it compiling stock
     python benchmarks/sft_speed.py --only ours_b16        one of: ours_b1 ours_b16 packed peaks profile stock_b1_eager …
 
     ours_b16             18,xxx tokens/s  (step … ms, n 20, peak … GiB, start-up … s, loss …)
@@ -8,11 +8,11 @@
     {"benchmark": "sft_speed", "figures": {"ours_b1_tokens_per_s": …, …}, "bounds": …, "holds": true, …}
 
 Random weights in bf16, LoRA r 8 on all projections (its weights fp32, dropout 0), sequences of 512, fused AdamW, clipping 1.0, tensors
-already on the GPU. A step is forward, backward, clipping and AdamW; every token of a row counts, padding or not. Stock is transformers'
-and PEFT's modules as they are; `compiled` is torch.compile of a layer, shared by all, and at one row the step as one CUDA graph; `whole`
-is torch.compile of the whole model (at one row in mode reduce-overhead), which takes minutes. Ours has every part of `fast_paths`, and the
-step as one CUDA graph. `packed` has the tokens of 16 rows in one, filled with examples of Alpaca's lengths; only real tokens count. `peaks`
-is the memory of the shapes that `seatrial plan fit` forecasts.
+already on the GPU. A step is forward, backward, clipping and AdamW; padding tokens count too. Stock is transformers' and PEFT's unmodified
+modules; `compiled` is torch.compile of a layer, shared by all, and at one row the step as one CUDA graph; `whole` is torch.compile of the
+whole model (at one row in mode reduce-overhead), which takes minutes. Ours has every part of `fast_paths`, and the step as one CUDA graph.
+`packed` has the tokens of 16 rows in one, filled with examples of Alpaca's lengths; only real tokens count. `peaks` is the peak memory of
+the shapes that `seatrial plan fit` forecasts.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ NAME = "sft_speed"
 AT_LEAST = {"ours_b1_tokens_per_s": 13_000.0, "ours_b16_tokens_per_s": 18_000.0, "packed_real_over_padded": 0.9}
 SEQ_LEN = 512
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-# Rows → the faster mode of torch.compile there.
+# Rows → the faster mode of torch.compile.
 COMPILE_MODES = {1: "reduce-overhead", 16: "default"}
 STOCK = {f"stock_b{rows}_{mode}": (rows, mode) for mode in ("eager", "compiled", "whole") for rows in COMPILE_MODES}
 OURS = {f"ours_b{rows}": rows for rows in COMPILE_MODES}
-SIDES = (*OURS, "packed", "profile", "peaks", *STOCK)
+VARIANTS = (*OURS, "packed", "profile", "peaks", *STOCK)
 # (rows, gradient checkpointing), in this order.
 PEAK_SHAPES = ((1, False), (4, False), (8, False), (16, False), (16, True))
 STEPS, STOCK_STEPS, PEAK_STEPS = 20, 10, 1
-# Four for a graph: three before its capture, one with it.
+# A graph needs four: three before its capture, and the capture.
 WARM_UP = 5
-# Alpaca's examples with their template, about: log-normal, cut at the sequence length.
+# Approximates Alpaca's examples with their template: log-normal, truncated at the sequence length.
 MEDIAN_LENGTH, SIGMA, SHORTEST = 105, 0.55, 24
 MAX_SEQUENCES = 128
 
@@ -70,7 +70,7 @@ class FastSettings:
 
 @dataclass(frozen=True)
 class Size:
-    """What is measured: the real shape on a GPU, or a toy on the CPU that runs the same code."""
+    """The real shape on a GPU, or a toy model on the CPU that runs the same code."""
 
     device: str
     seq_len: int
@@ -83,7 +83,7 @@ class Size:
 REAL, TOY = Size("cuda", SEQ_LEN, 32_000), Size("cpu", 32, 256)
 
 
-def built(size: Size) -> Any:
+def build_model(size: Size) -> Any:
     """The model with its adapters, in training mode."""
     small: dict[str, Any] = {
         "hidden_size": 32,
@@ -162,8 +162,8 @@ def measure(name: str, loop: Loop, batches: list[dict[str, Tensor]], num_steps: 
     return {f"{name}_{key}": value for key, value in found.items()}
 
 
-def fresh() -> None:
-    """No compiled code and no memory of the side before."""
+def reset() -> None:
+    """Drop compiled code and memory of the previous variant."""
     torch._dynamo.reset()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -178,26 +178,26 @@ def rows_of(rows: int, size: Size) -> dict[str, Tensor]:
 
 def stock(name: str, model: Any, size: Size) -> dict[str, Any]:
     rows, mode = STOCK[name]
-    fresh()
+    reset()
     layers = causal_lm(model).model.layers
     if mode == "compiled" and size == REAL:
         for layer in layers:
             layer.compile()
     loop = Loop(model, {"eager": "eager", "whole": COMPILE_MODES[rows], "compiled": "graph" if rows == 1 else "eager"}[mode])
-    # Building its mask reads positions back, which no graph can hold; with whole rows the mask that it builds is None.
-    maskless = patch.object(modeling_mistral, "create_causal_mask", return_value=None) if loop.is_graphed else nullcontext()
-    with maskless:
+    # Building the mask reads positions back to the host, which a graph cannot capture; for whole rows the mask is None anyway.
+    no_mask = patch.object(modeling_mistral, "create_causal_mask", return_value=None) if loop.is_graphed else nullcontext()
+    with no_mask:
         return measure(name, loop, [rows_of(rows, size)], size.steps(STOCK_STEPS))
 
 
 def ours(name: str, model: Any, batches: list[dict[str, Tensor]], size: Size, *, packing: bool = False) -> dict[str, Any]:
-    fresh()
+    reset()
     effective = apply_fast_paths(model, FAST_PARTS, FastSettings(size.seq_len, packing))
     for part, (is_effective, reason) in effective.items():
         if not is_effective:
             print(f"    without {part}: {reason}", flush=True)
     try:
-        # The longest sequence is a number, which a graph's batches cannot carry.
+        # The longest sequence is a Python number; a graph's inputs are tensors only.
         fixed = {"max_length_q": size.seq_len} if packing else {}
         return measure(name, Loop(model, "graph", **fixed), batches, size.steps(STEPS))
     finally:
@@ -205,14 +205,14 @@ def ours(name: str, model: Any, batches: list[dict[str, Tensor]], size: Size, *,
 
 
 def packings(size: Size, num_rows: int) -> list[list[int]]:
-    """Lengths of examples that fill rows of 16 sequences' tokens."""
-    draw, tokens = random.Random(1337), 16 * size.seq_len
+    """Lengths of the examples in each row of 16 sequences' tokens."""
+    rng, tokens = random.Random(1337), 16 * size.seq_len
     num_examples = 2 * tokens * num_rows // SHORTEST
-    pool = [min(size.seq_len, max(SHORTEST, round(draw.lognormvariate(0, SIGMA) * MEDIAN_LENGTH))) for _ in range(num_examples)]
+    pool = [min(size.seq_len, max(SHORTEST, round(rng.lognormvariate(0, SIGMA) * MEDIAN_LENGTH))) for _ in range(num_examples)]
     rows = []
     for _ in range(num_rows):
         row: list[int] = []
-        # In the order drawn, until little room is left; then what fits best.
+        # In the order drawn until less than a sequence is left, then best fit.
         while tokens - sum(row) > size.seq_len:
             row.append(pool.pop())
         while fitting := [length for length in pool if length <= tokens - sum(row)]:
@@ -223,7 +223,7 @@ def packings(size: Size, num_rows: int) -> list[list[int]]:
 
 
 def packed_batch(lengths: list[int], size: Size) -> dict[str, Tensor]:
-    """One row; what is left at its end is a sequence of padding."""
+    """One row; the rest of it is one sequence of padding."""
     tokens = 16 * size.seq_len
     filled = [*lengths, tokens - sum(lengths)]
     positions = torch.cat([torch.arange(length) for length in filled])
@@ -238,7 +238,7 @@ def packed_batch(lengths: list[int], size: Size) -> dict[str, Tensor]:
 
 
 def packed(model: Any, size: Size, figures: dict[str, Any]) -> None:
-    """Real tokens a second of packed rows, and the same over padded tokens a second of rows with as many tokens."""
+    """Real tokens/s of packed rows, their figures, and the shares of real tokens."""
     rows = packings(size, size.steps(8))
     lengths = [length for row in rows for length in row]
     mean = statistics.mean(lengths)
@@ -254,24 +254,24 @@ def packed(model: Any, size: Size, figures: dict[str, Any]) -> None:
 
 
 def peaks(model: Any, size: Size, figures: dict[str, Any]) -> None:
-    """Peak memory by shape, step by step (a graph holds a little more): stock, stock under autocast as the Trainer has it, and ours."""
+    """Peak memory by shape, without a graph (which holds a little more): stock, stock under autocast as in the Trainer, and ours."""
     for rows, checkpointing in PEAK_SHAPES if size == REAL else ((1, False), (1, True)):
         if checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             model.enable_input_require_grads()
-        for side in ("stock", "autocast", "ours"):
-            fresh()
-            if side == "ours":
+        for variant in ("stock", "autocast", "ours"):
+            reset()
+            if variant == "ours":
                 apply_fast_paths(model, FAST_PARTS, FastSettings(size.seq_len))
-            name = f"peak_{side}_b{rows}{'_checkpointing' if checkpointing else ''}"
-            figures |= measure(name, Loop(model, side), [rows_of(rows, size)], size.steps(PEAK_STEPS), warm_up=1)
+            name = f"peak_{variant}_b{rows}{'_checkpointing' if checkpointing else ''}"
+            figures |= measure(name, Loop(model, variant), [rows_of(rows, size)], size.steps(PEAK_STEPS), warm_up=1)
             remove_fast_paths(model)
         if checkpointing:
             model.gradient_checkpointing_disable()
             model.disable_input_require_grads()
 
 
-# What a kernel's name says it is; the first match counts.
+# Kind of kernel → pattern of its names; the first match counts.
 KINDS = {
     "attention": "flash|fmha|sdpa|cudnn.*attn",
     "matrix products": "gemm|nvjet|cutlass|xmma|cublas|splitK|gemv",
@@ -283,8 +283,8 @@ KINDS = {
 
 
 def profile(model: Any, rows: int, figures: dict[str, Any]) -> None:
-    """Shares of the GPU's time in one step of ours, by kind of kernel, and its longest kernels."""
-    fresh()
+    """GPU time of one step of ours by kind of kernel, and its longest kernels."""
+    reset()
     apply_fast_paths(model, FAST_PARTS, FastSettings(SEQ_LEN))
     loop, batch = Loop(model, "graph"), rows_of(rows, REAL)
     for _ in range(WARM_UP):
@@ -305,18 +305,18 @@ def profile(model: Any, rows: int, figures: dict[str, Any]) -> None:
     figures[f"ours_b{rows}_kernels_ms"] = {kind: round(spent_ms, 2) for kind, spent_ms in kinds.items()}
 
 
-def measured(wanted: list[str]) -> dict[str, Any]:
-    """Each side in a process of its own, whose memory and compiled code are gone after it. One that fails leaves no figure."""
+def measure_all(wanted: list[str]) -> dict[str, Any]:
+    """Measure each variant in a process of its own, which frees its memory and compiled code. One that fails has no figures."""
     figures: dict[str, Any] = {}
-    for side in wanted:
-        with subprocess.Popen([sys.executable, __file__, "--alone", side], stdout=subprocess.PIPE, text=True) as process:
+    for variant in wanted:
+        with subprocess.Popen([sys.executable, __file__, "--alone", variant], stdout=subprocess.PIPE, text=True) as process:
             for line in process.stdout or ():
                 if line.startswith("{"):
                     figures |= json.loads(line)
                 else:
                     print(line, end="", flush=True)
         if process.returncode:
-            print(f"{side}: failed with exit code {process.returncode}", flush=True)
+            print(f"{variant}: failed with exit code {process.returncode}", flush=True)
     add_ratio(figures)
     return figures
 
@@ -327,26 +327,26 @@ def add_ratio(figures: dict[str, Any]) -> None:
         print(f"packed, real tokens/s over padded tokens/s: {figures['packed_real_over_padded']}", flush=True)
 
 
-def toy() -> dict[str, Any]:
-    """All sides on the CPU, in this process."""
-    # A toy's products are too small for more, which would wait for one another.
+def measure_toy() -> dict[str, Any]:
+    """All variants on the CPU, in this process."""
+    # A toy's matrix products are too small for more: threads would wait for one another.
     torch.set_num_threads(1)
     figures: dict[str, Any] = {}
-    model = built(TOY)
-    for side in SIDES:
-        one_side(side, model, TOY, figures)
+    model = build_model(TOY)
+    for variant in VARIANTS:
+        measure_variant(variant, model, TOY, figures)
     add_ratio(figures)
     return figures
 
 
-def one_side(side: str, model: Any, size: Size, figures: dict[str, Any]) -> None:
-    if side in OURS:
-        figures |= ours(side, model, [rows_of(OURS[side], size)], size)
-    elif side in STOCK:
-        figures |= stock(side, model, size)
-    elif side == "packed":
+def measure_variant(variant: str, model: Any, size: Size, figures: dict[str, Any]) -> None:
+    if variant in OURS:
+        figures |= ours(variant, model, [rows_of(OURS[variant], size)], size)
+    elif variant in STOCK:
+        figures |= stock(variant, model, size)
+    elif variant == "packed":
         packed(model, size, figures)
-    elif side == "peaks":
+    elif variant == "peaks":
         peaks(model, size, figures)
     elif size == REAL:
         for rows in OURS.values():
@@ -355,23 +355,23 @@ def one_side(side: str, model: Any, size: Size, figures: dict[str, Any]) -> None
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--only", nargs="*", choices=SIDES, help="sides to measure, in this order (all)")
-    options.add_argument("--alone", choices=SIDES, help="measure this side in this process; the last line has its figures only")
+    options.add_argument("--only", nargs="*", choices=VARIANTS, help="variants to measure, in this order (all)")
+    options.add_argument("--alone", choices=VARIANTS, help="measure this variant in this process; the last line has its figures only")
     args = options.parse_args()
-    # The compiler remarks on parts of transformers that it looks through; none of it is ours.
+    # The compiler warns about transformers' own code.
     warnings.simplefilter("ignore")
     if args.quick:
-        report(NAME, toy(), {}, AT_LEAST, quick=True, torch=torch.__version__)
+        report(NAME, measure_toy(), {}, AT_LEAST, quick=True, torch=torch.__version__)
         return
     if not torch.cuda.is_available():
-        skip(NAME, "no GPU found: the speed of a CPU says nothing about it")
+        skip(NAME, "no GPU found")
     torch.set_float32_matmul_precision("high")
     if args.alone:
         figures: dict[str, Any] = {}
-        one_side(args.alone, built(REAL), REAL, figures)
+        measure_variant(args.alone, build_model(REAL), REAL, figures)
         print(json.dumps(figures))
         return
-    figures = measured(args.only or list(SIDES))
+    figures = measure_all(args.only or list(VARIANTS))
     at_least = {name: bound for name, bound in AT_LEAST.items() if not args.only or name in figures}
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
     n = {"ours": STEPS, "stock": STOCK_STEPS, "peaks": PEAK_STEPS}

@@ -1,6 +1,6 @@
 """The sparse language model on one GPU against its dense twin: same widths, precision, compile, CUDA graph and optimiser, in one run.
 
-    python benchmarks/sparse_lm_speed.py                              needs a GPU; about ten minutes, most of them compiling
+    python benchmarks/sparse_lm_speed.py                              needs a GPU; about ten minutes, most of it compiling
     python benchmarks/sparse_lm_speed.py --only trainer b2 b16        parts: ranges trainer b2 b16 profile lengths eager
     python benchmarks/sparse_lm_speed.py --only lengths --lengths 16384 32768 --limit-s 90
 
@@ -10,10 +10,10 @@
 
 Production configuration: 78 M parameters, S = 2,048, bf16 autocast over fp32 weights, fused AdamW, clipping 1.0, no checkpointing, no
 accumulation. A step is the trainer's own (`DdpEngine`): forward, backward, clipping and AdamW, with tensors already on the GPU. `eager`
-compiles nothing but FlexAttention; `graph` is torch.compile of a block, shared by all layers, and one CUDA graph of the whole step. The
-dense twin has one set of keys and values in the same groups, causal scaled_dot_product_attention, and no gate. `trainer` is the training
-itself, loader, statistics and files included, as in its training.csv. `lengths` holds tokens per step at 32,768 and looks for the length
-from which the sparse model is faster. A figure is printed once it is known, and one that takes longer than --limit-s is given up.
+compiles FlexAttention only; `graph` is torch.compile of a block, shared by all layers, and one CUDA graph of the whole step. The dense twin
+has one set of keys and values in the same groups, causal scaled_dot_product_attention, and no gate. `trainer` is the trainer itself, with
+loader, statistics and files, as recorded in its training.csv. `lengths` keeps 32,768 tokens per step and searches the length from which the
+sparse model is faster. A figure is printed as soon as it is known; one that takes longer than --limit-s is skipped.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ LENGTHS = (8192, 32768)
 SEQ_LEN = 2048
 # Per step in `lengths`.
 TOKENS = 32768
-# Measured steps, and those before them: a graph's capture has three more.
+# Measured steps, and warm-up steps before them; a graph's capture adds three.
 STEPS, LENGTH_STEPS, WARM_UP = 20, 5, 3
-# Of the trainer's steps the last are measured.
+# Steps of the trainer, and how many of them, from the end, are measured.
 TRAINER_STEPS, TRAINER_MEASURED = 60, 40
 SMALL = ModelShape(dim=32, n_layers=1, n_heads=4, n_kv_groups=2, d_k=8, d_v=8, cmp_block=8, cmp_stride=4, sel_block=8, n_sel=4, window=16)
 BF16 = Precision("bf16", "bf16", "")
@@ -74,12 +74,12 @@ OPTIONS = EngineOptions(lr=2e-4, weight_decay=0.01, schedule="linear_constant")
 
 
 class TooLong(BaseException):
-    """A figure took longer than its limit. Not an Exception, which compilers catch."""
+    """A figure took longer than its limit. Not an Exception, since compilers catch those."""
 
 
 @contextlib.contextmanager
-def given_up_after(limit_s: float, what: str) -> Iterator[None]:
-    """Print instead of raising where `what` takes longer, or does not fit into memory."""
+def time_limit(limit_s: float, what: str) -> Iterator[None]:
+    """Print, do not raise, if `what` takes longer or runs out of memory."""
 
     def end(number: int, frame: object) -> None:
         raise TooLong
@@ -116,7 +116,7 @@ class DenseAttention(nn.Module):  # type: ignore[misc]
 
 
 def dense_twin(shape: ModelShape) -> SparseLM:
-    """The same model with its attention exchanged."""
+    """The same model with dense attention."""
     model = SparseLM(shape)
     for block in model.blocks:
         block.attention = DenseAttention(shape)
@@ -124,7 +124,7 @@ def dense_twin(shape: ModelShape) -> SparseLM:
 
 
 class Step:
-    """The trainer's step over tensors that are on the device: eager, or as compiled code in one CUDA graph."""
+    """The trainer's step on device tensors: eager, or compiled and captured in one CUDA graph."""
 
     def __init__(self, model: SparseLM, tokens: Tensor, *, graph: bool) -> None:
         self.tokens = tokens
@@ -176,11 +176,11 @@ def random_tokens(batch: int, seq_len: int, device: str) -> Tensor:
     return torch.randint(0, 256, (batch, seq_len), device=device, generator=torch.Generator(device).manual_seed(1337))
 
 
-def side(name: str, shape: ModelShape, batch: int, seq_len: int, *, graph: bool, steps: int = STEPS) -> dict[str, float]:
-    """One side, measured and printed."""
+def measure_model(name: str, shape: ModelShape, batch: int, seq_len: int, *, graph: bool, steps: int = STEPS) -> dict[str, float]:
+    """Measure one model, and print it."""
     torch.manual_seed(1337)
-    start_afresh()
-    # Before the capture: a graph's memory is allocated there, and no more in its replays.
+    reset()
+    # Before the capture: it allocates a graph's memory, replays allocate none.
     torch.cuda.reset_peak_memory_stats()
     model = dense_twin(shape) if name == "dense" else SparseLM(shape)
     step = Step(model.cuda(), random_tokens(batch, seq_len, "cuda"), graph=graph)
@@ -195,7 +195,7 @@ def side(name: str, shape: ModelShape, batch: int, seq_len: int, *, graph: bool,
 
 
 def ranges_speed(device: str, repeats: int) -> dict[str, float]:
-    """Both conversions at (2, 256, 4, 32), each with its result complete on the device."""
+    """Both conversions at (2, 256, 4, 32), each with a synchronisation."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(-1, 40, (2, 256, 4, 32), generator=generator).sort(dim=-1).values.to(device)
     seconds = {}
@@ -216,22 +216,22 @@ def ranges_speed(device: str, repeats: int) -> dict[str, float]:
     return {"ranges_v1_ms": round(1000 * seconds["v1"], 3), "ranges_v2_ms": round(1000 * seconds["v2"], 4), "ranges_v2_over_v1": ratio}
 
 
-def batches(wanted: list[str], figures: dict[str, Any], limit_s: float) -> None:
-    """Both sides at the production length, taking turns."""
+def measure_batches(wanted: list[str], figures: dict[str, Any], limit_s: float) -> None:
+    """Both models at the production length, alternately."""
     for mode in ("graph", "eager"):
         for part, batch in BATCHES.items():
             if part in wanted if mode == "graph" else "eager" in wanted:
                 for name in ("sparse", "dense"):
-                    with given_up_after(limit_s, f"{part} {name} {mode}"):
-                        found = side(name, ModelShape(), batch, SEQ_LEN, graph=mode == "graph")
+                    with time_limit(limit_s, f"{part} {name} {mode}"):
+                        found = measure_model(name, ModelShape(), batch, SEQ_LEN, graph=mode == "graph")
                         figures |= {f"{name}_{part}_{mode}_{key}": value for key, value in found.items()}
 
 
 def trainer(figures: dict[str, Any], limit_s: float) -> None:
-    """The training itself, compiled and captured: the rate by its own training.csv."""
+    """The trainer itself, compiled and captured: the rate in its training.csv."""
     for part, batch in BATCHES.items():
-        with given_up_after(limit_s, f"trainer {part}"):
-            found = trained(ModelShape(), batch, PRODUCTION)
+        with time_limit(limit_s, f"trainer {part}"):
+            found = run_trainer(ModelShape(), batch, PRODUCTION)
             figures |= {f"trainer_{part}_{key}": value for key, value in found.items()}
             print(
                 f"{part:4} S {SEQ_LEN:6,}  trainer        {found['tokens_per_s']:9,} tokens/s  (step {found['step_ms']} ms, "
@@ -240,8 +240,8 @@ def trainer(figures: dict[str, Any], limit_s: float) -> None:
             )
 
 
-def start_afresh() -> None:
-    """Nothing compiled, and no memory of an earlier model."""
+def reset() -> None:
+    """Drop compiled code and memory of the previous model."""
     torch._dynamo.reset()
     gc.collect()
     torch.cuda.empty_cache()
@@ -251,8 +251,8 @@ PRODUCTION = {"seq_len": SEQ_LEN, "steps": TRAINER_STEPS, "log_every": 20, "prec
 TOY = {"seq_len": 64, "steps": 3, "device": "cpu"}
 
 
-def trained(shape: ModelShape, batch: int, settings: dict[str, Any]) -> dict[str, Any]:
-    start_afresh()
+def run_trainer(shape: ModelShape, batch: int, settings: dict[str, Any]) -> dict[str, Any]:
+    reset()
     widths = {name: getattr(shape, name) for name in SHAPE_FIELDS}
     with tempfile.TemporaryDirectory() as folder:
         train(Settings(**widths, **settings, batch_size=batch, tensorboard=False), Path(folder), RunInfo(run_id=f"b{batch}"))
@@ -270,14 +270,14 @@ def trained(shape: ModelShape, batch: int, settings: dict[str, Any]) -> dict[str
 
 
 def lengths(seq_lens: list[int], figures: dict[str, Any], limit_s: float) -> None:
-    """Step time of both by length, and the first length from which the sparse model is faster; None where there is none."""
+    """Step time of both by length, and the first length from which the sparse model is faster; None if there is none."""
     # The production length at batch 16 has as many tokens.
     times = {SEQ_LEN: {name: figures[key] for name in ("sparse", "dense") if (key := f"{name}_b16_graph_step_ms") in figures}}
     for seq_len in seq_lens:
         times[seq_len] = {}
         for name in ("dense", "sparse"):
-            with given_up_after(limit_s, f"S {seq_len:6,}  {name}"):
-                found = side(name, ModelShape(), TOKENS // seq_len, seq_len, graph=True, steps=LENGTH_STEPS)
+            with time_limit(limit_s, f"S {seq_len:6,}  {name}"):
+                found = measure_model(name, ModelShape(), TOKENS // seq_len, seq_len, graph=True, steps=LENGTH_STEPS)
                 times[seq_len][name] = figures[f"{name}_s{seq_len}_step_ms"] = found["step_ms"]
     measured = [seq_len for seq_len, both in times.items() if len(both) == 2]
     slower = [seq_len for seq_len in measured if times[seq_len]["sparse"] >= times[seq_len]["dense"]]
@@ -286,7 +286,7 @@ def lengths(seq_lens: list[int], figures: dict[str, Any], limit_s: float) -> Non
     print(f"crossover: {crossover or 'not found'} over S = {measured}", flush=True)
 
 
-# What a kernel's name says it is; the first match counts.
+# Kind of kernel → pattern of its names; the first match counts.
 KINDS = {
     "FlexAttention backward": "triton_tem.*flex_attention_backward",
     "FlexAttention forward": "triton_tem.*flex_attention",
@@ -299,8 +299,8 @@ KINDS = {
 
 
 def profile(figures: dict[str, Any]) -> None:
-    """Shares of the GPU's time in one step at batch 16, by kind of kernel."""
-    start_afresh()
+    """GPU time of one step at batch 16, by kind of kernel."""
+    reset()
     step = Step(SparseLM(ModelShape()).cuda(), random_tokens(16, SEQ_LEN, "cuda"), graph=True)
     step.run()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
@@ -315,10 +315,10 @@ def profile(figures: dict[str, Any]) -> None:
     figures["sparse_b16_kernels_ms"] = {kind: round(spent_ms, 2) for kind, spent_ms in kinds.items()}
 
 
-def quick() -> dict[str, Any]:
+def measure_toy() -> dict[str, Any]:
     """A toy model on the CPU: the same step, eager, and the trainer."""
     figures: dict[str, Any] = ranges_speed("cpu", 1)
-    figures |= {f"trainer_{part}_tokens_per_s": trained(SMALL, batch, TOY)["tokens_per_s"] for part, batch in BATCHES.items()}
+    figures |= {f"trainer_{part}_tokens_per_s": run_trainer(SMALL, batch, TOY)["tokens_per_s"] for part, batch in BATCHES.items()}
     for name, model in (("sparse", SparseLM(SMALL)), ("dense", dense_twin(SMALL))):
         step = Step(model, random_tokens(2, 64, "cpu"), graph=False)
         start = time.perf_counter()
@@ -331,22 +331,22 @@ def quick() -> dict[str, Any]:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--only", nargs="*", choices=PARTS, help="parts to measure (all)")
-    options.add_argument("--lengths", nargs="*", type=int, default=LENGTHS, metavar="S", help="rows of the part lengths, in tokens")
+    options.add_argument("--lengths", nargs="*", type=int, default=LENGTHS, metavar="S", help="sequence lengths of the part lengths")
     options.add_argument("--limit-s", type=float, default=150.0, metavar="S", help="longest time for one figure, compiling included (150)")
     args = options.parse_args()
     if args.quick:
-        report(NAME, quick(), {}, AT_LEAST, quick=True, torch=torch.__version__)
+        report(NAME, measure_toy(), {}, AT_LEAST, quick=True, torch=torch.__version__)
         return
     if not torch.cuda.is_available():
-        skip(NAME, "no GPU found: the speed of a CPU says nothing about it")
+        skip(NAME, "no GPU found")
     torch.set_float32_matmul_precision("high")
     wanted = args.only or list(PARTS)
     figures: dict[str, Any] = ranges_speed("cuda", 10) if "ranges" in wanted else {}
     if "trainer" in wanted:
         trainer(figures, args.limit_s)
-    batches(wanted, figures, args.limit_s)
+    measure_batches(wanted, figures, args.limit_s)
     if "profile" in wanted:
-        with given_up_after(args.limit_s, "profile"):
+        with time_limit(args.limit_s, "profile"):
             profile(figures)
     if "lengths" in wanted:
         lengths(sorted(args.lengths), figures, args.limit_s)

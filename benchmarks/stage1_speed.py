@@ -1,4 +1,4 @@
-"""Stage 1 on one GPU, real data loading included, against the stock loop that loads no data. All sides in one run, on one machine.
+"""Stage 1 on one GPU, with real data loading, against the stock loop without it. All variants in one run, on one machine.
 
     python benchmarks/stage1_speed.py                          needs a GPU; about eight minutes
     python benchmarks/stage1_speed.py --only ddp               one of: stock stock_compiled ddp compiled deepspeed random_slices zero_1 …
@@ -8,10 +8,10 @@
     …
     {"benchmark": "stage1_speed", "figures": {"ddp_samples_per_s": …, "deepspeed_over_ddp": …}, "bounds": …, "holds": true, …}
 
-A tree of LibriSpeech's shape is made and prepared (trimmed, FLAC) first. Each side of ours is the trainer itself, as the harness starts it:
-its wall clock over the window, read from its events. bf16, micro batch 160, slices of 2.0 s; `random_slices` has slices of 1 to 3 s.
-`deepspeed` is ZeRO 0 under autocast, `zero_1` ZeRO 1 under the same, as a plan with `fast_paths: equal` compares them; the sides `_weights`
-have 16-bit weights, which ZeRO 1 has by default.
+A synthetic LibriSpeech tree is written and prepared (trimmed, FLAC) first. Each variant of ours is the trainer itself, as the harness
+starts it: its wall time over the window, read from its events. bf16, micro batch 160, slices of 2.0 s; `random_slices` has 1 to 3 s.
+`deepspeed` is ZeRO 0 under autocast, `zero_1` ZeRO 1 under autocast, as a plan with `fast_paths: equal` compares them; `_weights` variants
+have 16-bit weights, ZeRO 1's default.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SETTINGS = {
     "warmup_steps": 100,
     "schedule_steps": 1000,
 }
-SIDES: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "ddp": {},
     "deepspeed": {"engine": "deepspeed"},
     "random_slices": {"fixed_slice_s": None},
@@ -54,7 +54,7 @@ SIDES: dict[str, dict[str, Any]] = {
     "zero_0_weights": {"engine": "deepspeed", "mixed_precision": "weights"},
     "zero_1_compiled": {"engine": "deepspeed", "zero_stage": 1, "mixed_precision": "autocast", "torch_compile": True},
 }
-# Figure → the two sides whose samples/s it divides.
+# Figure → the variants whose samples/s it divides.
 RATIOS = {
     "deepspeed_over_ddp": ("deepspeed", "ddp"),
     "zero_0_over_zero_1_equal": ("deepspeed", "zero_1"),
@@ -67,20 +67,20 @@ STOCK = {"stock": "false", "stock_compiled": "true"}
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--only", nargs="*", choices=[*STOCK, *SIDES], help="sides to measure (all)")
-    options.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="other settings of the trainer, as in micro_batch=192")
+    options.add_argument("--only", nargs="*", choices=[*STOCK, *VARIANTS], help="variants to measure (all)")
+    options.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="override trainer settings, as in micro_batch=192")
     args = options.parse_args()
     import torch
 
     if not torch.cuda.is_available():
-        skip("stage1_speed", "no GPU found: the speed of a CPU says nothing about it")
+        skip("stage1_speed", "no GPU found")
     changed: dict[str, Any] = {"steps": FIRST_STEP + 20} if args.quick else {}
     changed |= {name: json.loads(value) for name, value in (pair.split("=", 1) for pair in args.set)}
-    wanted = args.only or [*STOCK, *SIDES]
+    wanted = args.only or [*STOCK, *VARIANTS]
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        data = prepared_tree(Path(scratch)) if any(side in SIDES for side in wanted) else {}
-        # Stock and ours take turns, so that a slow minute of the machine falls on both.
+        data = create_data(Path(scratch)) if any(name in VARIANTS for name in wanted) else {}
+        # Stock and ours alternate, so that a slow minute of the machine affects both.
         for name in (
             "stock",
             "ddp",
@@ -93,10 +93,12 @@ def main() -> None:
             *COMPILED,
         ):
             if name in wanted:
-                figures |= stock(name) if name in STOCK else ours(name, {**SETTINGS, **data, **changed, **SIDES[name]}, Path(scratch))
-    for ratio, (one, other) in RATIOS.items():
-        if f"{one}_samples_per_s" in figures and f"{other}_samples_per_s" in figures:
-            figures[ratio] = round(figures[f"{one}_samples_per_s"] / figures[f"{other}_samples_per_s"], 4)
+                figures |= (
+                    run_stock(name) if name in STOCK else run_ours(name, {**SETTINGS, **data, **changed, **VARIANTS[name]}, Path(scratch))
+                )
+    for ratio, (over, under) in RATIOS.items():
+        if f"{over}_samples_per_s" in figures and f"{under}_samples_per_s" in figures:
+            figures[ratio] = round(figures[f"{over}_samples_per_s"] / figures[f"{under}_samples_per_s"], 4)
     at_least = {name: bound for name, bound in AT_LEAST.items() if not args.only or name in figures}
     at_most = {name: bound for name, bound in AT_MOST.items() if not args.only or name in figures}
     report(
@@ -111,19 +113,19 @@ def main() -> None:
     )
 
 
-def prepared_tree(scratch: Path) -> dict[str, str]:
-    """Where the data lies, as settings."""
-    made, prepared = scratch / "made", scratch / "prepared"
+def create_data(scratch: Path) -> dict[str, str]:
+    """Create the data set; its location, as settings."""
+    raw, prepared = scratch / "raw", scratch / "prepared"
     workers = str(len(os.sched_getaffinity(0)))
     prepare = [sys.executable, "-m", "seatrial_workloads.librispeech.prepare"]
-    subprocess.run([*prepare, "--synthetic", str(UTTERANCES), "--output-root", made, "--workers", workers], check=True, stdout=sys.stderr)
+    subprocess.run([*prepare, "--synthetic", str(UTTERANCES), "--output-root", raw, "--workers", workers], check=True, stdout=sys.stderr)
     manifest = prepared / "manifest.tsv"
-    flags: list[str | Path] = ["--input-root", made, "--output-root", prepared, "--trim", "--manifest-path", manifest, "--workers", workers]
+    flags: list[str | Path] = ["--input-root", raw, "--output-root", prepared, "--trim", "--manifest-path", manifest, "--workers", workers]
     subprocess.run([*prepare, *flags], check=True, stdout=sys.stderr)
     return {"dataset_root": str(prepared), "dataset_manifest_path": str(manifest)}
 
 
-def stock(name: str) -> dict[str, Any]:
+def run_stock(name: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, HERE / "stage1_stock.py", "--compiled", STOCK[name]], check=True, stdout=subprocess.PIPE, text=True
     )
@@ -132,8 +134,8 @@ def stock(name: str) -> dict[str, Any]:
     return {f"{name}_samples_per_s": found["samples_per_s"], f"{name}_step_ms": found["step_ms"], f"{name}_peak_gib": found["peak_gib"]}
 
 
-def ours(name: str, settings: dict[str, Any], scratch: Path) -> dict[str, Any]:
-    """The trainer in a process of its own, and what its events say."""
+def run_ours(name: str, settings: dict[str, Any], scratch: Path) -> dict[str, Any]:
+    """Run the trainer in a process of its own; figures from its events."""
     run_dir, file = scratch / f"run-{name}", scratch / f"{name}.json"
     file.write_text(json.dumps(settings))
     argv: list[str | Path] = [sys.executable, "-m", "seatrial_workloads.contrastive.train", "--settings", file, "--run-dir", run_dir]

@@ -1,10 +1,10 @@
-"""The stock loop that `stage1_speed` measures against: transformers' own modules, autocast, fused AdamW, tensors already on the GPU.
+"""The stock baseline of `stage1_speed`: transformers' own modules, autocast, fused AdamW, tensors already on the GPU.
 
     python benchmarks/stage1_stock.py --compiled false --micro_batch 160 --seconds 2.0 --steps 15
 
     {"step_ms": 79.1, "samples_per_s": 2022.8, "n": 15, "peak_gib": 8.4}
 
-No data is loaded, and nothing is computed in another way than transformers has it. Layers are not skipped (layerdrop 0), as in the trainer.
+No data is loaded, and all computation is that of transformers. No layers are skipped (layerdrop 0), as in the trainer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SAMPLE_RATE = 16_000
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--compiled", choices=("true", "false"), default="false", help="torch.compile of the forward (false)")
-    options.add_argument("--micro_batch", type=int, default=160, help="rows in one step (160)")
-    options.add_argument("--seconds", type=float, default=2.0, help="seconds of audio in a row (2.0)")
-    options.add_argument("--steps", type=int, default=15, help="steps that are timed (15)")
+    options.add_argument("--micro_batch", type=int, default=160, help="rows per step (160)")
+    options.add_argument("--seconds", type=float, default=2.0, help="seconds of audio per row (2.0)")
+    options.add_argument("--steps", type=int, default=15, help="timed steps (15)")
     args = options.parse_args()
-    # The compiler remarks on parts of transformers that it looks through; none of it is ours.
+    # The compiler warns about transformers' own code.
     warnings.simplefilter("ignore")
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
@@ -56,14 +56,14 @@ def main() -> None:
 
 def timed_ms(step) -> float:  # type: ignore[no-untyped-def]
     torch.cuda.synchronize()
-    begun_s = time.perf_counter()
+    started_s = time.perf_counter()
     step()
     torch.cuda.synchronize()
-    return (time.perf_counter() - begun_s) * 1000
+    return (time.perf_counter() - started_s) * 1000
 
 
 def stock_step(rows: int, samples: int, *, compiled: bool):  # type: ignore[no-untyped-def]
-    """One optimiser step on the same random tensors each time."""
+    """An optimiser step, on the same random tensors each time."""
     device = torch.device("cuda")
     speech = Wav2Vec2Model(Wav2Vec2Config(layerdrop=0.0, attn_implementation="sdpa")).to(device).train()
     speech.freeze_feature_encoder()
@@ -74,7 +74,7 @@ def stock_step(rows: int, samples: int, *, compiled: bool):  # type: ignore[no-u
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
     audio = torch.randn(rows, samples, device=device)
     token_ids = torch.randint(1000, 30000, (rows, TOKENS), device=device)
-    own = torch.arange(rows, device=device)
+    targets = torch.arange(rows, device=device)
 
     def loss_of() -> torch.Tensor:
         with torch.autocast("cuda", dtype=torch.bfloat16):
@@ -82,7 +82,7 @@ def stock_step(rows: int, samples: int, *, compiled: bool):  # type: ignore[no-u
             with torch.no_grad():
                 words = text(token_ids).last_hidden_state[:, 0]
         logits = log_scale.exp() * functional.normalize(spoken.float(), dim=-1) @ functional.normalize(words.float(), dim=-1).T
-        return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2
+        return (functional.cross_entropy(logits, targets) + functional.cross_entropy(logits.T, targets)) / 2
 
     forward = torch.compile(loss_of) if compiled else loss_of
 

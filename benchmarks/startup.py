@@ -1,10 +1,10 @@
-"""How long `seatrial --help` takes, as a person waits for it: a new process each time.
+"""Wall time of `seatrial --help`, in a new process each time.
 
     python benchmarks/startup.py
 
     {"benchmark": "startup", "figures": {"help_s_p50": 0.158, "python_s_p50": 0.012}, "bounds": {"help_s_p50": 0.4}, "holds": true, "n": 21}
 
-`python_s_p50` is an interpreter that does nothing, started in turns with it: what no program in Python can be below.
+`python_s_p50` is that of `python -c pass`, run alternately: the lower limit of any Python program.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from outcome import parser, report
 
 TIMES, QUICK_TIMES = 21, 2
 HELP = [sys.executable, "-m", "seatrial", "--help"]
-NOTHING = [sys.executable, "-c", "pass"]
+PASS = [sys.executable, "-c", "pass"]
 
 
 def main() -> None:
     quick = parser(__doc__).parse_args().quick
     times = QUICK_TIMES if quick else TIMES
-    for command in (HELP, NOTHING):
+    for command in (HELP, PASS):
         seconds_of(command)
-    pairs = [(seconds_of(HELP), seconds_of(NOTHING)) for _ in range(times)]
+    pairs = [(seconds_of(HELP), seconds_of(PASS)) for _ in range(times)]
     figures = {"help_s_p50": median(pair[0] for pair in pairs), "python_s_p50": median(pair[1] for pair in pairs)}
     report("startup", {name: round(value, 4) for name, value in figures.items()}, {"help_s_p50": 0.4}, quick=quick, n=times)
 
