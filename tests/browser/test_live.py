@@ -80,7 +80,7 @@ def test_the_page_fills_while_the_campaign_runs_and_says_when_it_is_over(browser
     opened.page.wait_for_function("() => document.querySelector('h1').innerText.includes('PASS')", timeout=OVER_WITHIN_MS)
     opened.drawn()
     assert opened.page.evaluate("() => window.__same") is True
-    assert "over" in opened.page.inner_text("#live")
+    assert "Campaign finished." in opened.page.inner_text("#live")
     assert {opened.state(chart) for chart in opened.charts()} == {"drawn"}
     assert running.wait(240) == 0
     host = address.partition("/?")[0]
@@ -95,7 +95,7 @@ def test_a_campaign_that_was_stopped_is_not_called_over(harness: Harness, open_p
     opened = open_page(address_of(harness.start("watch", str(harness.out.folder), "--web")), wait=False)
     opened.page.wait_for_selector("#live[data-state=stopped]", timeout=OVER_WITHIN_MS)
     said = opened.page.inner_text("#live-short")
-    assert re.fullmatch(rf"Stopped: (\d) of {NUM_RUNS} runs; (\d) still to be run, the same command resumes", said), said
+    assert re.fullmatch(rf"Stopped: (\d) of {NUM_RUNS} runs; (\d) left\. Run the same command to resume", said), said
     # The server has nothing beside the page.
     assert opened.page.locator("#files a").count() and not opened.page.locator("#files a[href]").count()
 

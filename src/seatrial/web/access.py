@@ -33,9 +33,9 @@ CLOSE_CONNECTION = {"Connection": "close"}
 # Not a redirect: a browser counts it as started by the page with the link, a chat in another tab or the file that `--open` opens, and would
 # not send the strict cookie. This page starts a navigation of its own.
 TOKEN_PAGE = (
-    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Go on</a>\n'
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Continue</a>\n'
 )
-NO_TOKEN = "Open the address that `seatrial watch --web` printed when it was started, with its token.\n"
+NO_TOKEN = "Token missing or wrong. Open the address that `seatrial watch --web` printed.\n"
 WRONG_HOST = "Use 127.0.0.1 or localhost and the port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
 READ_ONLY = "Read-only: GET and HEAD.\n"
 

@@ -27,7 +27,7 @@ from seatrial.web.state import state_json
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK_S = 0.05
+FIRST_POLL_S = 0.05
 SILENT_AFTER_S = 20.0
 SILENT = "The campaign's folder has not responded for {:.0f} s: its disk hangs or is very slow."
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)"')
@@ -45,38 +45,38 @@ class Pages:
         self._page: tuple[int, CompressedText] | None = None
 
     async def page(self, request: Request) -> Response:
-        seen = await self._first()
-        if seen.shown is None:
-            return PlainTextResponse(f"{seen.problem}\n", status_code=503, headers={"Retry-After": "5"})
-        text = await self._page_of(seen)
+        latest = await self._first()
+        if latest.shown is None:
+            return PlainTextResponse(f"{latest.problem}\n", status_code=503, headers={"Retry-After": "5"})
+        text = await self._page_of(latest)
         return text.answer(request, "text/html; charset=utf-8", {"Content-Security-Policy": _policy_of(text.plain)})
 
     async def data(self, request: Request) -> Response:
-        seen = await self._first()
-        if seen.shown is None:
-            return JSONResponse({"problem": seen.problem}, status_code=503)
-        return seen.shown.parts.answer(request, "application/json")
+        latest = await self._first()
+        if latest.shown is None:
+            return JSONResponse({"problem": latest.problem}, status_code=503)
+        return latest.shown.parts.answer(request, "application/json")
 
     async def state(self, request: Request) -> Response:
-        seen, silent_s = self._refresher.latest(), self._refresher.silent_s
-        problem = seen.problem or seen.state_problem or (SILENT.format(silent_s) if silent_s > SILENT_AFTER_S else "")
-        document = {**(state_json(seen.now) if seen.now else {}), "version": str(seen.version), "problem": problem}
+        latest, silent_s = self._refresher.latest(), self._refresher.silent_s
+        problem = latest.problem or latest.state_problem or (SILENT.format(silent_s) if silent_s > SILENT_AFTER_S else "")
+        document = {**(state_json(latest.now) if latest.now else {}), "version": str(latest.version), "problem": problem}
         # Names come from users: as ASCII they are harmless to whatever else reads this.
         return Response(json.dumps(document, ensure_ascii=True, allow_nan=False), media_type="application/json")
 
     async def _first(self) -> Latest:
         """Wait for the newest version, or the reason why there is none."""
-        while (seen := self._refresher.latest()).shown is None and not seen.problem:
-            await asyncio.sleep(FIRST_LOOK_S)
-        return seen
+        while (latest := self._refresher.latest()).shown is None and not latest.problem:
+            await asyncio.sleep(FIRST_POLL_S)
+        return latest
 
-    async def _page_of(self, seen: Latest) -> CompressedText:
+    async def _page_of(self, latest: Latest) -> CompressedText:
         """The page, built once for each version, on the first request, in a thread."""
-        assert seen.shown is not None
-        build = seen.shown.page
+        assert latest.shown is not None
+        build = latest.shown.page
         async with self._lock:
-            if self._page is None or self._page[0] != seen.version:
-                self._page = (seen.version, await run_in_threadpool(lambda: CompressedText(build())))
+            if self._page is None or self._page[0] != latest.version:
+                self._page = (latest.version, await run_in_threadpool(lambda: CompressedText(build())))
             return self._page[1]
 
 

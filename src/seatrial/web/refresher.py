@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EVERY_S = 3.0
 LARGEST_SHARE = 0.2
 # An open page polls every two seconds, in a hidden tab every minute.
-FORGOTTEN_AFTER_S = 90.0
+UNWATCHED_AFTER_S = 90.0
 
 
 class RefreshPace:
@@ -45,7 +45,7 @@ class RefreshPace:
         self._requested_m = now_m
 
     def is_watched(self, now_m: float) -> bool:
-        return now_m - self._requested_m < FORGOTTEN_AFTER_S
+        return now_m - self._requested_m < UNWATCHED_AFTER_S
 
     def is_due(self, now_m: float) -> bool:
         return self.is_watched(now_m) and now_m >= self._next_m
@@ -103,7 +103,7 @@ class Refresher:
 
     def __init__(self, source: Source, pace: RefreshPace | None = None) -> None:
         self._source, self._pace = source, pace or RefreshPace()
-        self._seen, self._lock = Latest(), threading.Lock()
+        self._latest, self._lock = Latest(), threading.Lock()
         self._mark: object = None
         self._began_m: float | None = None
         self._stopping, self._requested = threading.Event(), threading.Event()
@@ -121,15 +121,15 @@ class Refresher:
         self._stopping.set()
         self._requested.set()
         # A thread that reads a large campaign, or waits for a hung disk, ends with the process.
-        until_m = time.monotonic() + JOIN_TIMEOUT_S
+        deadline_m = time.monotonic() + JOIN_TIMEOUT_S
         for thread in self._threads:
-            thread.join(max(0.0, until_m - time.monotonic()))
+            thread.join(max(0.0, deadline_m - time.monotonic()))
 
     def latest(self) -> Latest:
         """The newest of everything; without such requests refreshing stops."""
         self._pace.requested(time.monotonic())
         self._requested.set()
-        return self._seen
+        return self._latest
 
     @property
     def silent_s(self) -> float:
@@ -155,7 +155,7 @@ class Refresher:
             # Taken before reading: what is written meanwhile is found changed the next time.
             mark = self._source.mark()
             if mark != self._mark:
-                version = self._seen.version + 1
+                version = self._latest.version + 1
                 self._set(shown=self._source.shown(str(version)), version=version, problem="")
                 self._mark = mark
         except BaseException as error:
@@ -181,7 +181,7 @@ class Refresher:
 
     def _set(self, **changes: object) -> None:
         with self._lock:
-            self._seen = replace(self._seen, **changes)  # type: ignore[arg-type]
+            self._latest = replace(self._latest, **changes)  # type: ignore[arg-type]
 
 
 def _sentence(error: BaseException) -> str:
@@ -202,13 +202,13 @@ def folder_marks(paths: CampaignPaths) -> frozenset[Mark]:
 
 def _marks(paths: CampaignPaths) -> Iterator[Mark]:
     for plan in (paths.plan, *paths.plans.glob("*.json")):
-        yield from _of(plan)
+        yield from _file_mark(plan)
     for attempt in (attempt for run in paths.runs() for attempt in run.attempts()):
-        over = [*_of(attempt.outcome)]
-        yield from over or _under_way(attempt)
+        outcome = [*_file_mark(attempt.outcome)]
+        yield from outcome or _running_attempt_marks(attempt)
 
 
-def _under_way(attempt: AttemptPaths) -> Iterator[Mark]:
+def _running_attempt_marks(attempt: AttemptPaths) -> Iterator[Mark]:
     """Every file in the attempt's own folder: events, samples, logs."""
     try:
         with os.scandir(attempt.folder) as found:
@@ -216,10 +216,10 @@ def _under_way(attempt: AttemptPaths) -> Iterator[Mark]:
     except OSError:
         return
     for name in names:
-        yield from _of(Path(name))
+        yield from _file_mark(Path(name))
 
 
-def _of(path: Path) -> Iterator[Mark]:
+def _file_mark(path: Path) -> Iterator[Mark]:
     try:
         found = os.lstat(path)
     except OSError:

@@ -23,7 +23,7 @@ NEVER_RAN = "nothing has run here yet"
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignState:
-    """One look at progress.json and the lock."""
+    """progress.json and the lock's owner, read once."""
 
     state: LiveState | None
     """None where nothing has run yet, or the file is not ours."""

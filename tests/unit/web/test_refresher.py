@@ -12,7 +12,7 @@ import pytest
 from seatrial.core.errors import CampaignError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.web.compressed_text import CompressedText
-from seatrial.web.refresher import EVERY_S, FORGOTTEN_AFTER_S, PageVersion, Refresher, RefreshPace, folder_marks
+from seatrial.web.refresher import EVERY_S, UNWATCHED_AFTER_S, PageVersion, Refresher, RefreshPace, folder_marks
 from seatrial.web.state import CampaignState
 from tests.unit.results.campaigns import write_campaign
 from tests.unit.web.served import PAGE, fake_source, served, shown
@@ -213,7 +213,7 @@ def test_nothing_is_due_while_nobody_asks() -> None:
     assert not pace.is_due(0.0)
     pace.requested(10.0)
     assert pace.is_due(10.0)
-    assert not pace.is_due(10.0 + FORGOTTEN_AFTER_S)
+    assert not pace.is_due(10.0 + UNWATCHED_AFTER_S)
 
 
 def test_a_quick_campaign_is_made_every_few_seconds() -> None:

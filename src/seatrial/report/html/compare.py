@@ -34,6 +34,7 @@ from seatrial.report.view.problems import failures
 
 LETTERS = ("A", "B")
 PREFIXED = ("run", "group")
+LETTER_COLUMN = "campaign"
 MAX_ROWS_OF_A_CAMPAIGN = 150_000
 """Half the rows of the page of one large campaign."""
 RUNS_PICKED = 2
@@ -44,11 +45,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class MergedData:
-    """Two campaigns as one for the charts: names of groups and runs begin with A or B, and rows have a column `side`."""
+    """Two campaigns as one for the charts: names of groups and runs begin with A or B, and rows have a column `campaign`."""
 
     drawn: ChartData
     remarks: tuple[str, ...] = ()
-    """What readers must know about the merge."""
+    """Sentences about what is not drawn."""
 
 
 def merge_campaigns(a: ChartData, b: ChartData) -> MergedData:
@@ -79,13 +80,13 @@ def lettered(letter: str, name: object) -> str:
 def _stacked(parts: Sequence[tuple[str, Columns]]) -> Columns:
     columns = list(dict.fromkeys(name for _, table in parts for name in table))
     stacked: Columns = {name: [] for name in columns}
-    stacked["side"] = []
+    stacked[LETTER_COLUMN] = []
     for letter, table in parts:
         rows = _length(table)
         for name in columns:
             values = table.get(name, [None] * rows)
             stacked[name] += [lettered(letter, value) for value in values] if name in PREFIXED else values
-        stacked["side"] += [letter] * rows
+        stacked[LETTER_COLUMN] += [letter] * rows
     return stacked
 
 
@@ -107,17 +108,17 @@ def _best_rows(letter: str, data: ChartData) -> tuple[dict[str, Columns], str]:
         return data.tables, ""
     reduced = {}
     for name, table in drawn.items():
-        at = [place for place, run in enumerate(table["run"]) if run in kept]
-        reduced[name] = {column: [values[place] for place in at] for column, values in table.items()}
+        row_indices = [index for index, run in enumerate(table["run"]) if run in kept]
+        reduced[name] = {column: [values[index] for index in row_indices] for column, values in table.items()}
     remark = f"Of {letter}, only the runs of the best groups are drawn: {len(kept)} of {len(rows_of)}."
     return {**data.tables, **{name: table for name, table in reduced.items() if _length(table)}}, remark
 
 
 def _runs_by_rank(data: ChartData, rows_of: dict[Scalar, int]) -> list[Scalar]:
-    """Runs with rows: picked ones first, then by the rank of their group."""
-    places = {str(group): place for place, group in enumerate(data.tables.get("groups", {}).get("group", []))}
+    """Runs with rows: initially selected ones first, then by the rank of their group."""
+    positions = {str(group): position for position, group in enumerate(data.tables.get("groups", {}).get("group", []))}
     group_of = _groups_of_runs(data)
-    return sorted(rows_of, key=lambda run: (run not in data.picks.runs, places.get(str(group_of.get(run)), len(places))))
+    return sorted(rows_of, key=lambda run: (run not in data.picks.runs, positions.get(str(group_of.get(run)), len(positions))))
 
 
 def _length(table: Columns) -> int:
@@ -125,7 +126,7 @@ def _length(table: Columns) -> int:
 
 
 def _merged_picks(campaigns: Mapping[str, ChartData]) -> Picks:
-    """The winners' runs, side by side; the timeline is A's."""
+    """Runs of both winners; the timeline is A's."""
     runs = [lettered(letter, run) for letter, data in campaigns.items() for run in _of_first_group(data, data.picks.runs)]
     timelines = [lettered(letter, data.picks.timeline) for letter, data in campaigns.items() if data.picks.timeline]
     return Picks(runs=tuple(runs), timeline=next(iter(timelines), ""))
@@ -169,7 +170,7 @@ def merged_ranking_chart(data: ChartData) -> Chart | None:
         spec=vega.document(
             height=vega.row_height(len(drawn)),
             transform=[
-                *vega.lookup_rows("group", [{"group": row["group"], "place": place} for place, row in enumerate(drawn)]),
+                *vega.lookup_rows("group", [{"group": row["group"], "position": position} for position, row in enumerate(drawn)]),
                 vega.interval_text("low", "high", "interval"),
                 {"calculate": f"split(datum.note, ',')[0] === '{RECOMMENDED}' ? '{NOTE_TEXTS[RECOMMENDED]}' : datum.note", "as": "note"},
             ],
@@ -184,7 +185,7 @@ def merged_ranking_chart(data: ChartData) -> Chart | None:
 
 
 def _by_campaign(kind: str, values: tuple[str, str]) -> Spec:
-    return {"field": "side", "type": "nominal", "scale": {"domain": list(LETTERS), kind: list(values)}, "legend": vega.legend()}
+    return {"field": LETTER_COLUMN, "type": "nominal", "scale": {"domain": list(LETTERS), kind: list(values)}, "legend": vega.legend()}
 
 
 def _ranking_layers(data: ChartData) -> list[Spec]:
@@ -199,7 +200,7 @@ def _ranking_layers(data: ChartData) -> list[Spec]:
 def _ranking_tooltip(unit: str) -> list[Spec]:
     shown = [
         vega.text_field("group", "group"),
-        vega.text_field("rank", "rank on its side"),
+        vega.text_field("rank", "rank in its campaign"),
         vega.number_field("value", unit or "figure"),
         vega.text_field("interval", "95 % interval"),
     ]
@@ -212,7 +213,7 @@ SHOWN_AT_ONCE = 6
 RANKED_COLUMNS = ("group", "95 % interval", "p90/p50", "runs", "note")
 LONGEST_NAME = 80
 HASH_DIGITS = 6
-OWN_SECTIONS = (("verdict", "Comparison"), ("sides", "Both"), ("differences", "What differs"))
+OWN_SECTIONS = (("verdict", "Comparison"), ("campaigns", "Both campaigns"), ("differences", "Differences"))
 DRAWN = ("steps", "distribution", "phases", "startup", "timeline", "ranks", "eta")
 
 
@@ -246,7 +247,7 @@ def compare_page(*, a: PageData, b: PageData, names: tuple[str, str], compared: 
         "note": compared.note,
         "comparisons": [_comparison(one) for one in compared.comparisons],
         "shown_at_once": SHOWN_AT_ONCE,
-        "sides": [_campaign(letter, name, data) for letter, name, data in zip(LETTERS, names, (a, b), strict=True)],
+        "campaigns": [_campaign(letter, name, data) for letter, name, data in zip(LETTERS, names, (a, b), strict=True)],
         "diff": _differences(diff) if diff else None,
         **_drawn(charts, both, has_bundle=vega_bundle() is not None),
     }
@@ -263,7 +264,7 @@ def _drawn(charts: Sequence[Chart], both: MergedData, *, has_bundle: bool) -> Ro
     return {
         "has_bundle": has_bundle,
         "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
-        "nothing": {**NOTHING, "ranking": "No group of either has a figure to draw."},
+        "nothing": {**NOTHING, "ranking": "No group of either campaign has a figure to draw."},
         "drawn": DRAWN,
         "titles": _titles(),
         "remarks": both.remarks,
@@ -291,7 +292,7 @@ def _word(compared: Compared) -> Row:
 def _comparison(one: Comparison) -> Row:
     mark, style = ("", "open") if one.condition else MARKS[one.relation]
     return {
-        "sides": f"{one.b} against {one.a}",
+        "title": f"{one.b} against {one.a}",
         "relation": relation_text(one),
         "mark": mark,
         "style": style,
@@ -308,15 +309,15 @@ def _bar(one: Comparison) -> Row | None:
     log_margin = math.log1p(one.margin_pct / 100)
     ends = {name: math.log(end) for name in ("mean", "low", "high") if (end := getattr(one.ratio, name)) and end > 0}
     reach = max(*map(abs, ends.values()), 2 * log_margin, 1e-6) * REACH
-    places = {name: round(50 + 50 * value / reach, 2) for name, value in ends.items()}
-    return {"low": None, "high": None, **places, "margin_low": round(50 - 50 * log_margin / reach, 2), "margin": f"{one.margin_pct:g}"}
+    positions = {name: round(50 + 50 * value / reach, 2) for name, value in ends.items()}
+    return {"low": None, "high": None, **positions, "margin_low": round(50 - 50 * log_margin / reach, 2), "margin": f"{one.margin_pct:g}"}
 
 
 def _campaign(letter: str, name: str, data: PageData) -> Row:
     results = data.results
     mark, meaning = VERDICTS[results.verdict.verdict]
     return {
-        "side": letter,
+        "letter": letter,
         "name": name,
         "title": title(results),
         "verdict": results.verdict.verdict.value,
@@ -341,7 +342,7 @@ def _compact(table: Row) -> Row:
         "title": table["title"],
         "columns": [table["titles"][at] for at in kept],
         "rows": [[row["cells"][at] for at in kept] for row in table["rows"]],
-        "right": [place for place, at in enumerate(kept) if at in table["right"]],
+        "right": [index for index, at in enumerate(kept) if at in table["right"]],
         "name": kept.index(table["name"]),
     }
 
@@ -355,7 +356,7 @@ def _differences(diff: RunDiff) -> Row:
     return {
         "runs": [run.attempt.spec.run for run in (diff.before, diff.after)],
         "rows": rows,
-        "columns": ["of", "what", *LETTERS],
-        "says": diff.says,
+        "columns": ["section", "name", *LETTERS],
+        "conclusion": diff.conclusion,
         "parts": any(one.parts for one in diff.differences),
     }

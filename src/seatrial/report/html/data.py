@@ -1,4 +1,4 @@
-"""The page's data: tables of groups, runs and charts, the runs picked initially, the rows of each chart, and their compact JSON.
+"""The page's data: tables of groups, runs and charts, the runs selected initially, the rows of each chart, and their compact JSON.
 
 In: CampaignResults whose runs have charts. Out: `PageData`. Its tables hold what summary.json and charts/*.csv hold, so that anybody can
 draw the same charts, or others, from those files.
@@ -36,14 +36,14 @@ STARTUP_COLUMNS = ("run", "group", "repeat", "part", "seconds", "window", "n")
 STARTUP_WINDOW = "launch to the end of the first step"
 RANKED_METRICS = frozenset({*WITH_INTERVAL, *MEAN_ALONE})
 MAX_PICKED = 8
-"""Runs that a reader can pick at once."""
+"""Runs that can be selected at once."""
 
 Row = dict[str, Scalar]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picks:
-    """The runs in the charts, until the reader picks others."""
+    """The initial selection of runs and axes."""
 
     runs: tuple[str, ...] = ()
     """Runs in the charts of single runs."""
@@ -62,7 +62,7 @@ class ChartData:
 
     tables: dict[str, Columns] = field(default_factory=dict)
     """`groups`: one row per ranked group; `runs`: one per current run; `startup`: one per run and part of its start-up; and the tables of
-    records.charts with the run's columns first. Tables without rows are left out."""
+    records.columns with the run's columns first. Tables without rows are left out."""
     picks: Picks = Picks()
     unit: str = ""
     """The unit of the ranked figure."""
@@ -212,7 +212,7 @@ def _series_cells(series: polars.Series) -> list[Scalar]:
 REPEATS_EACH = 2
 SUSPECTS = 2
 DRAWN_BY_RUN = ("steps", "step_times", "phases", "ranks", "eta")
-TIMELINE_TABLES = ("telemetry", "spans", "steps", "ranks")
+TABLES_OF_SHOWN_RUNS = ("telemetry", "spans", "steps", "ranks")
 SHOWN_IN_TIME = ("straggler:", "leak:", "stability:", "steady_state:")
 """Prefixes of the ids of findings whose evidence is visible in the timeline or the ranks."""
 
@@ -223,7 +223,7 @@ Runs = dict[str, list[str]]
 def default_picks(tables: Mapping[str, Columns], *, groups: Sequence[str], baseline: str, verdict: CampaignVerdict) -> Picks:
     """All runs if they are few, else those of the winner, the baseline and findings. `groups` are in the order of the ranking, the winner
     first. The timeline shows the first run that a finding names, as its evidence."""
-    by_run, with_timeline = (_by_rank(_runs_of(tables, names), groups) for names in (DRAWN_BY_RUN, TIMELINE_TABLES))
+    by_run, with_timeline = (_by_rank(_runs_of(tables, names), groups) for names in (DRAWN_BY_RUN, TABLES_OF_SHOWN_RUNS))
     runs = _all_runs(by_run)
     if len(runs) > MAX_PICKED:
         ok = _ok_runs(tables, by_run)
@@ -302,16 +302,16 @@ class Chart:
     spec: dict[str, Any]
     """Its data are `{"name": "rows"}`; text and lines are `currentColor`, so that it is readable on light and on dark."""
     picks: str = "all"
-    """Whose rows: `all`; `runs` (those picked in the page); `run` (the one chosen for the timeline)."""
+    """Whose rows: `all`; `runs` (those selected in the page); `run` (the one chosen for the timeline)."""
     axes: tuple[str, ...] = ()
-    """Axes that the reader can choose from for the fields `x` and `y`; initially the first two. A missing level is the text `none`."""
+    """Axes that can be selected for the fields `x` and `y`; initially the first two. A missing level is the text `none`."""
     x_by: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """What the reader can choose for the field `x` → its column and title; initially the first. Titles `{x}` and `{y}` are replaced by the
+    """What can be selected for the field `x` → its column and title; initially the first. Titles `{x}` and `{y}` are replaced by the
     titles of the choice."""
 
 
 def rows_for(chart: Chart, data: ChartData) -> list[Row]:
-    """The rows of a chart in a picture. The page's draw.js applies the same fields of `Chart` to what its reader picks: pictures are drawn
+    """The rows of a chart in a picture. The page's draw.js applies the same fields of `Chart` to the user's selection: pictures are drawn
     without a browser, and tests/browser compares the two."""
     picks = data.picks
     runs = {"all": None, "runs": set(map(plain_line, picks.runs)), "run": {plain_line(picks.timeline)}}[chart.picks]

@@ -53,7 +53,7 @@ def ranking_chart(data: ChartData) -> Chart | None:
     if not groups:
         return None
     drawn = groups[: vega.MAX_NAMES]
-    values = [{"group": row["group"], "place": place, "standing": _standing(row)} for place, row in enumerate(drawn)]
+    values = [{"group": row["group"], "position": position, "standing": _standing(row)} for position, row in enumerate(drawn)]
     return Chart(
         id="ranking",
         section="ranking",
@@ -284,12 +284,14 @@ def stacked_bars(
 ) -> Spec:
     """A bar per group; `part` is the column that names a part, `field` its amount in `unit`, and `whole` the sum of the parts. `windows`
     has the windows of each group's runs as text; `group_transforms` compute what `shown` adds to the tooltip."""
-    group_places = [{"group": group, "place": place, "window": windows.get(group, vega.UNKNOWN)} for place, group in enumerate(groups)]
+    group_rows = [
+        {"group": group, "position": position, "window": windows.get(group, vega.UNKNOWN)} for position, group in enumerate(groups)
+    ]
     shades = {"domain": list(colours), "range": list(colours.values())}
     return vega.document(
         height=vega.row_height(len(groups)),
         transform=[
-            *vega.lookup_rows("group", group_places),
+            *vega.lookup_rows("group", group_rows),
             *vega.lookup_rows(part, [{part: name, "at": at} for at, name in enumerate(colours)]),
             *_mean(part, field),
             *group_transforms,
@@ -321,7 +323,7 @@ def _mean(part: str, field: str) -> list[Spec]:
         {"op": "sum", "field": "n", "as": "n"},
     ]
     return [
-        {"aggregate": means, "groupby": ["group", "place", "window", part, "at"]},
+        {"aggregate": means, "groupby": ["group", "position", "window", part, "at"]},
         {"joinaggregate": [{"op": "sum", "field": "mean", "as": "whole"}], "groupby": ["group"]},
         {"calculate": "datum.whole > 0 ? datum.mean / datum.whole : 0", "as": "share"},
     ]

@@ -80,8 +80,8 @@ def page_parts(data: PageData) -> dict[str, Any]:
 
 
 def payload(data: ChartData, charts: Sequence[Chart]) -> dict[str, Any]:
-    """What page.js draws from: encoded tables, charts with their specs, the initial picks, how many runs may be picked, and the prefix of
-    axes' columns."""
+    """What page.js draws from: encoded tables, charts with their specs, the initial picks, how many runs can be selected, and the prefix
+    of axes' columns."""
     return {
         "tables": encode_tables(data.tables),
         "charts": _plain_texts([asdict(chart) for chart in charts]),

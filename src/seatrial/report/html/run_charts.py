@@ -127,7 +127,7 @@ def _by_quantile() -> list[Spec]:
     return [
         {"calculate": "'q' + round(datum.quantile * 100)", "as": "name"},
         vega.SPELT_WINDOW,
-        {"pivot": "name", "value": "iter_ms", "op": "max", "groupby": ["run", "place", "window", "n"]},
+        {"pivot": "name", "value": "iter_ms", "op": "max", "groupby": ["run", "position", "window", "n"]},
     ]
 
 
@@ -277,7 +277,7 @@ def eta_chart(data: ChartData) -> Chart | None:
         section="eta",
         title="Predicted end",
         caption="When the run was predicted to end, with the band of the prediction, against the time of the prediction; dashed is the "
-        f"true end. The first {MAX_RUNS} of the picked runs.",
+        f"true end. The first {MAX_RUNS} of the selected runs.",
         tables=("eta",),
         spec=_eta_spec(data),
         picks="runs",

@@ -53,7 +53,7 @@ MAX_NUMBERS = 30
 STATEMENT_TITLES = {Verdict.FAIL: "Problems", Verdict.INCONCLUSIVE: "Unknown", Verdict.PASS: "OK"}
 STATEMENT_LOOKS = {Verdict.FAIL: ("look", "!"), Verdict.INCONCLUSIVE: ("inconclusive", "?"), Verdict.PASS: ("pass", "✓")}
 """Class and mark: only a FAIL, which changes the verdict, is red."""
-EVIDENCE_COLUMNS = ("of", "what", "value", "window", "n", "file")
+EVIDENCE_COLUMNS = ("subject", "metric", "value", "window", "n", "file")
 NOTE_CLASSES = {
     ranking.WINNER: "good",
     **dict.fromkeys((ranking.RECOMMENDED, ranking.TIED, ranking.NO_INTERVAL, ranking.CONFOUNDED, ranking.DUPLICATE), "open"),
@@ -61,7 +61,7 @@ NOTE_CLASSES = {
     **dict.fromkeys((ranking.OFF_LANE, ranking.NOT_RUN, ranking.NOT_ENDED), "quiet"),
 }
 RANKING_COLUMNS = ("#", "group", "note", "95 % interval", "to best", "p90/p50", "start-up", "runs", "window", "n")
-# Criteria may use the seeds' phases, so the title of this ratio names the wall clock.
+# Criteria may use stage 1's phases, so the title of this ratio names the wall clock.
 COLUMN_TITLES = {"p90/p50": "wall p90/p50"}
 
 Row = dict[str, Any]
@@ -72,7 +72,7 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
     results, health, found = data.results, problems.health_of(data.results), problems.failures(data.results)
     return {
         "title": title(results),
-        "head": {"made": utc_time(results.generated_t), "output": _folder(results), "origin": campaign.origin_sentence(results)},
+        "head": {"written": utc_time(results.generated_t), "output": _folder(results), "origin": campaign.origin_sentence(results)},
         "has_bundle": has_bundle,
         "verdict": _verdict(data),
         "headline": [{**asdict(part), "status": part.status.value} for part in first_screen.headline(results)],
@@ -81,12 +81,12 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
         "more": _more(results),
         "criteria": criteria(results),
         "statements": statements(results),
-        "decides": _statements_note(results),
+        "statements_note": _statements_note(results),
         "ranking": ranking_tables(results),
         "reasons": [
             f"{join_names(groups, MAX_GROUPS_NAMED)}: {reason}" for groups, reason in campaign.grouped_reasons(results.ranking_rows)
         ],
-        "reading": campaign.figures_explained(higher_is_better=results.ranking.higher_is_better),
+        "figures_explained": campaign.figures_explained(higher_is_better=results.ranking.higher_is_better),
         "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
         "nothing": {section: _why_empty(section, data) for section in DRAWN},
         "has_runs": "runs" in data.drawn.tables,
@@ -99,7 +99,7 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
         },
         "cautions": [_caution(caution) for caution in campaign.shown_cautions(results)],
         "machines": machine_lines(results),
-        "did": _telemetry(results),
+        "telemetry": _telemetry(results),
         "hosts": hosts_table(results),
         "smoke": smoke_table(results),
         "files": list(_file_descriptions()),

@@ -289,7 +289,7 @@ def _shown_sources(panel: Panel, sources: tuple[str, ...]) -> list[Spec]:
     return vega.tooltip(figures)
 
 
-TIMELINE_TABLES = ("telemetry", "spans", "steps")
+DRAWN_TABLES = ("telemetry", "spans", "steps")
 
 
 def timeline_chart(data: ChartData) -> Chart | None:
@@ -302,7 +302,7 @@ def timeline_chart(data: ChartData) -> Chart | None:
         section="timeline",
         title="Timeline",
         caption=f"One run, seconds since its launch; the steps that count are shaded. {vega.HOW_TO_ZOOM}{data.timeline_note}",
-        tables=TIMELINE_TABLES,
+        tables=DRAWN_TABLES,
         spec=_timeline_spec(data, drawn),
         picks="run",
     )

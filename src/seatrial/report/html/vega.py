@@ -15,7 +15,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8
 BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = COLOURS
 PURPLE, BROWN = "#7A5195", "#8A6428"
 SERIES = (*COLOURS, PURPLE)
-"""Eight runs can be picked, and a node has eight GPUs."""
+"""Eight runs can be selected, and a node has eight GPUs."""
 DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
 """Dashes of series that share a colour or cross each other."""
 HEAT = ("#e3eef9", "#9ac8e0", "#4a97c9", "#1862a8", "#08306b")
@@ -85,12 +85,12 @@ def by_width(narrow: float, wide: float) -> Spec:
 
 
 def named_y(field: str) -> Spec:
-    """One row per name, in the order of the field `place`; long names are shortened, and complete in the tooltip."""
+    """One row per name, in the order of the field `position`; long names are shortened, and complete in the tooltip."""
     axis = {"labelExpr": short(14, 34), "labelLimit": by_width(112, 260), "title": None, "ticks": False, "domain": False, "labelPadding": 6}
     return {
         "field": field,
         "type": "nominal",
-        "sort": {"field": "place", "op": "min", "order": "ascending"},
+        "sort": {"field": "position", "op": "min", "order": "ascending"},
         "axis": {**axis, "grid": False},
     }
 
@@ -200,8 +200,8 @@ def is_number(value: object) -> bool:
 
 def ranked_groups(data: ChartData) -> list[Row]:
     """Groups with a rank, those of the main lane first."""
-    placed = [row for row in table_rows(data.tables.get("groups")) if is_number(row.get("rank"))]
-    return sorted(placed, key=lambda row: (not row.get("lane"), row["rank"]))
+    ranked = [row for row in table_rows(data.tables.get("groups")) if is_number(row.get("rank"))]
+    return sorted(ranked, key=lambda row: (not row.get("lane"), row["rank"]))
 
 
 def group_order(data: ChartData) -> list[str]:
@@ -212,9 +212,9 @@ def group_order(data: ChartData) -> list[str]:
 
 def run_order(data: ChartData) -> list[str]:
     """Names of all runs, those of the best group first."""
-    places = {group: place for place, group in enumerate(group_order(data))}
+    positions = {group: position for position, group in enumerate(group_order(data))}
     rows = table_rows(data.tables.get("runs"))
-    in_order = sorted(rows, key=lambda row: (places.get(str(row["group"]), len(places)), row.get("repeat") or 0))
+    in_order = sorted(rows, key=lambda row: (positions.get(str(row["group"]), len(positions)), row.get("repeat") or 0))
     return [str(row["run"]) for row in in_order]
 
 
@@ -237,8 +237,8 @@ def lookup_rows(column: str, rows: Sequence[Mapping[str, Any]]) -> list[Spec]:
 
 
 def lookup_position(column: str, names: Sequence[str]) -> list[Spec]:
-    """Transforms that add the position of a row's name in `names` as `place`."""
-    return lookup_rows(column, [{column: name, "place": place} for place, name in enumerate(names)])
+    """Transforms that add the position of a row's name in `names` as `position`."""
+    return lookup_rows(column, [{column: name, "position": position} for position, name in enumerate(names)])
 
 
 def lookup_window(data: ChartData, *tables: str) -> list[Spec]:

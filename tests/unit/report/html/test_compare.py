@@ -46,10 +46,10 @@ def campaign(groups: dict[str, float], *, unit: str = "samples/s", steps: int = 
     )
 
 
-def test_names_tell_their_side() -> None:
+def test_names_begin_with_their_campaigns_letter() -> None:
     both = merge_campaigns(campaign({"fast": 2.0, "slow": 1.0}), campaign({"fast": 3.0}, axis="workers"))
     groups = both.drawn.tables["groups"]
-    assert groups["group"] == ["A fast", "A slow", "B fast"] and groups["side"] == ["A", "A", "B"]
+    assert groups["group"] == ["A fast", "A slow", "B fast"] and groups["campaign"] == ["A", "A", "B"]
     assert groups["axis_micro_batch"] == [1, 2, None] and groups["axis_workers"] == [None, None, 1]
     assert set(both.drawn.tables["steps"]["run"]) == {"A fast_r1", "A fast_r2", "A slow_r1", "A slow_r2", "B fast_r1", "B fast_r2"}
     assert {len(column) for column in both.drawn.tables["steps"].values()} == {3 * 6}
@@ -66,7 +66,7 @@ def test_unlike_units_are_not_on_one_scale() -> None:
     assert "A is ranked by samples/s and B by tokens/s" in both.remarks[0]
 
 
-def test_a_side_without_anything_leaves_the_other() -> None:
+def test_an_empty_campaign_leaves_the_other() -> None:
     both = merge_campaigns(campaign({"a": 2.0}), ChartData())
     assert both.drawn.tables["groups"]["group"] == ["A a"] and both.remarks == ()
     assert merge_campaigns(ChartData(), ChartData()).drawn.tables == {}
@@ -74,9 +74,9 @@ def test_a_side_without_anything_leaves_the_other() -> None:
 
 def test_of_large_campaigns_the_best_runs_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ROWS_OF_A_CAMPAIGN", 25)
-    both = merge_campaigns(campaign({f"g{place:02}": 1.0 for place in range(20)}), campaign({"b": 1.0}))
+    both = merge_campaigns(campaign({f"g{number:02}": 1.0 for number in range(20)}), campaign({"b": 1.0}))
     drawn = set(both.drawn.tables["steps"]["run"])
-    # Those of the winner and of the last, which are picked, and then by place.
+    # Those of the winner and of the last, which are selected, and then by rank.
     assert drawn == {
         *(f"A {run}" for run in ("g00_r1", "g00_r2", "g19_r1", "g19_r2", "g01_r1", "g01_r2", "g02_r1", "g02_r2")),
         "B b_r1",
@@ -126,7 +126,7 @@ def payload(page: str) -> dict[str, Any]:
 
 def test_the_comparison_is_on_top_as_the_verb_says_it() -> None:
     read = Read(page_of(Compared(comparisons=(FASTER,), note="Winner against winner.")))
-    assert [one["id"] for one in read.of("section")][:4] == ["verdict", "sides", "differences", "ranking"]
+    assert [one["id"] for one in read.of("section")][:4] == ["verdict", "campaigns", "differences", "ranking"]
     for words in ("B monday against A tuesday", FASTER.reason, "tuesday:g1 1,512 ±0.6 % (5 runs)", "95 % 1.021 to 1.044", "p 0.0007"):
         assert words in read.text
     assert (
@@ -145,14 +145,14 @@ def test_several_are_counted_and_the_many_folded() -> None:
 def test_a_refusal_is_reported_and_both_are_shown() -> None:
     read = Read(page_of(Compared(refused="unlike machines: gpu_name (A100 → H100)")))
     assert "NOT COMPARED" in read.text and "unlike machines: gpu_name (A100 → H100)" in read.text
-    assert sum(attributes.get("class") in ("side side-a", "side side-b") for attributes in read.of("article")) == 2
+    assert sum(attributes.get("class") in ("campaign campaign-a", "campaign campaign-b") for attributes in read.of("article")) == 2
 
 
 def test_charts_have_the_runs_of_both() -> None:
     page = page_of(Compared(comparisons=(FASTER,)))
     told = payload(page)
     assert told["picks"] == {"runs": ["A g1_r1", "A g1_r2", "B g1_r1", "B g1_r2"], "timeline": "A g1_r1"}
-    assert {"A", "B"} == set(told["tables"]["steps"]["columns"]["side"]["categories"])
+    assert {"A", "B"} == set(told["tables"]["steps"]["columns"]["campaign"]["categories"])
     charts = [chart["id"] for chart in told["charts"]]
     assert charts[0] == "ranking" and "heat" not in charts and {"steps", "loss", "timeline", "eta"} <= set(charts)
     assert [one["data-chart"] for one in Read(page).of("figure")] == charts
@@ -178,9 +178,9 @@ def test_hostile_words_stay_words() -> None:
     assert payload(page)["picks"]["runs"] and "alert(1)" in read.text
 
 
-def test_sides_without_anything_make_a_page_all_the_same() -> None:
+def test_two_empty_campaigns_make_a_page_all_the_same() -> None:
     read = Read(page_of(Compared(refused="nothing has run"), a=page_data(factory.empty_results()), b=page_data(factory.empty_results())))
-    assert "NOT COMPARED" in read.text and "No group of either has a figure to draw." in read.text
+    assert "NOT COMPARED" in read.text and "No group of either campaign has a figure to draw." in read.text
 
 
 @pytest.mark.parametrize(

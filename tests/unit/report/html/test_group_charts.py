@@ -171,7 +171,7 @@ def test_a_stack_tells_all_windows_of_its_runs() -> None:
 
 
 def test_of_two_campaigns_a_recommended_group_is_reported_as_not_proven() -> None:
-    data = with_groups(made_charts(steps=25), note=lambda row: "recommended" if row["rank"] == 1 else "", side=lambda row: "A")
+    data = with_groups(made_charts(steps=25), note=lambda row: "recommended" if row["rank"] == 1 else "", campaign=lambda row: "A")
     made = merged_ranking_chart(data)
     assert made is not None
     assert [one["field"] for one in made.spec["encoding"]["tooltip"] if one["title"] == "note"] == ["note"]

@@ -235,7 +235,7 @@ def test_a_finding_over_many_runs_shows_some_numbers_and_says_how_to_see_all() -
     (shown,) = sections.criteria(judged(findings=[finding(Verdict.PASS, evidence=many)]))
     assert len(shown["evidence"]["rows"]) == sections.MAX_NUMBERS
     assert shown["evidence"]["more"].startswith("and 70 numbers more")
-    assert shown["evidence"]["columns"] == ["of", "value", "file"]
+    assert shown["evidence"]["columns"] == ["subject", "value", "file"]
 
 
 def test_statements_are_by_what_they_say() -> None:
@@ -250,7 +250,7 @@ def test_failures_that_a_criterion_counts_are_not_reported_to_change_nothing() -
     failed = [finding(Verdict.FAIL, id="failure:cuda_oom")]
 
     def note(results: CampaignResults) -> str:
-        return str(content(page_data(results), [], has_bundle=True)["decides"])
+        return str(content(page_data(results), [], has_bundle=True)["statements_note"])
 
     assert note(judged(Verdict.FAIL, statements=failed)) == ""
     assert note(judged(Verdict.PASS, statements=failed)) == note(judged(Verdict.FAIL)) == DECIDES_NOTHING

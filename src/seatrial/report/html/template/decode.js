@@ -2,36 +2,37 @@
 // Rows are selected by the codes of their runs; a row becomes an object only when it is drawn or shown.
 
 class Column {
-  constructor(encoded, rows) {
+  constructor(encoded, numRows) {
     this.encoded = encoded;
-    this.rows = rows;
+    this.numRows = numRows;
     this.categories = encoded.categories ?? null;
   }
 
   get values() {
-    this.decoded ??= this.encoded.values ?? expanded(this.encoded.runs, this.rows);
+    this.decoded ??= this.encoded.values ?? expandRunLengths(this.encoded.runs, this.numRows);
     return this.decoded;
   }
 
-  at(row) {
-    const value = this.values[row];
+  at(rowIndex) {
+    const value = this.values[rowIndex];
     return this.categories && value !== null ? this.categories[value] : value;
   }
 }
 
-// Pairs of a value and how often it follows on itself.
-function expanded(pairs, rows) {
-  const values = new Array(rows);
-  for (let at = 0, place = 0; at < pairs.length; at += 2) {
-    values.fill(pairs[at], place, place + pairs[at + 1]);
-    place += pairs[at + 1];
+// Run-length encoding: value, count, value, count, …
+function expandRunLengths(pairs, numRows) {
+  const values = new Array(numRows);
+  for (let i = 0, start = 0; i < pairs.length; i += 2) {
+    const end = start + pairs[i + 1];
+    values.fill(pairs[i], start, end);
+    start = end;
   }
   return values;
 }
 
 class Table {
   constructor(encoded) {
-    this.rows = encoded.rows;
+    this.numRows = encoded.rows;
     this.columns = new Map(Object.entries(encoded.columns).map(([name, column]) => [name, new Column(column, encoded.rows)]));
   }
 
@@ -39,31 +40,31 @@ class Table {
     return this.columns.get("run")?.categories ?? [];
   }
 
-  // Places of all rows, or of those of some runs.
-  places(runs = null) {
+  // Indices of all rows, or of those of some runs.
+  rowIndices(runs = null) {
     const runColumn = this.columns.get("run");
-    if (!runs || !runColumn?.categories) return Array.from({ length: this.rows }, (_, place) => place);
-    const wanted = new Set(runs.map((run) => runColumn.categories.indexOf(run)));
+    if (!runs || !runColumn?.categories) return Array.from({ length: this.numRows }, (_, rowIndex) => rowIndex);
+    const codes = new Set(runs.map((run) => runColumn.categories.indexOf(run)));
     const found = [];
-    runColumn.values.forEach((code, place) => {
-      if (wanted.has(code)) found.push(place);
+    runColumn.values.forEach((code, rowIndex) => {
+      if (codes.has(code)) found.push(rowIndex);
     });
     return found;
   }
 
-  row(place) {
+  row(rowIndex) {
     const cells = {};
-    for (const [name, column] of this.columns) cells[name] = column.at(place);
+    for (const [name, column] of this.columns) cells[name] = column.at(rowIndex);
     return cells;
   }
 }
 
-function decoded(payload) {
+function decodePayload(payload) {
   return {
     tables: new Map(Object.entries(payload.tables).map(([name, table]) => [name, new Table(table)])),
     charts: new Map(payload.charts.map((chart) => [chart.id, chart])),
     picks: payload.picks,
-    mostPicked: payload.most_picked,
-    axis: payload.axis,
+    maxPicked: payload.most_picked,
+    axisPrefix: payload.axis,
   };
 }

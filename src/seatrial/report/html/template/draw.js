@@ -1,161 +1,162 @@
-// Charts: the rows that are picked go into the chart's document, and Vega draws it. One is drawn at a time, the nearest to what is seen first,
-// when the browser is idle. `data-state` is the state of each. Which rows a chart draws is declared in its fields (`Chart` in data.py).
+// Charts: the rows of the selected runs go into the chart's Vega-Lite spec, and Vega draws it. Charts are drawn one at a time while the
+// browser is idle, the one nearest to the viewport first; `data-state` is the state of each. Which rows a chart draws is declared in its
+// fields (`Chart` in data.py).
 
-// Errors only: warnings are about layers that have nothing to show.
+// Errors only: warnings are about empty layers.
 const OPTIONS = { ast: true, actions: false, renderer: "svg", logLevel: 1 };
-const IDLE_WITHIN_MS = 200;
-// Room for the labels beside panels, which Vega-Lite cannot fit to the page.
-const BESIDE_PANELS_PX = 118;
-const NARROWEST_PX = 180;
+const IDLE_TIMEOUT_MS = 200;
+// Width of the labels beside panels: Vega-Lite cannot fit panels to the page.
+const PANEL_LABELS_PX = 118;
+const MIN_PANEL_PX = 180;
 
 const views = new Map();
 let drawing = null;
-let hurried = false;
+let skipIdle = false;
 
 const figures = () => [...document.querySelectorAll("figure.chart")];
 const plotOf = (figure) => figure.querySelector("[data-plot]");
 
-const isSeries = (chart) => picks.by in chart.x_by;
+const isOverSteps = (chart) => picks.by in chart.x_by;
 
-// The tables a chart draws from, and where in them its rows are: of which runs depends on what is picked.
-function partsOf(chart) {
+// The tables that a chart draws, each with the indices of the selected runs' rows.
+function chartParts(chart) {
   const runs = { runs: [...picks.runs], run: [picks.timeline] }[chart.picks] ?? null;
   const parts = chart.tables.filter((name) => data.tables.has(name)).map((name) => ({ name, table: data.tables.get(name) }));
-  return parts.map((part) => ({ ...part, places: part.table.places(runs) })).filter((part) => part.places.length);
+  return parts.map((part) => ({ ...part, rowIndices: part.table.rowIndices(runs) })).filter((part) => part.rowIndices.length);
 }
 
-function rowsOf(chart) {
-  return partsOf(chart).flatMap(({ name, table, places }) => {
-    const chosen = Object.entries(columnsOf(chart)).map(([where, column]) => [where, table.columns.get(column)]);
-    return places.map((place) => {
-      const row = table.row(place);
+function chartRows(chart) {
+  return chartParts(chart).flatMap(({ name, table, rowIndices }) => {
+    const selected = Object.entries(axisColumns(chart)).map(([axis, column]) => [axis, table.columns.get(column)]);
+    return rowIndices.map((rowIndex) => {
+      const row = table.row(rowIndex);
       if (chart.tables.length > 1) row.kind = name;
-      for (const [where, column] of chosen) row[where] = chart.axes.length ? level(column?.at(place)) : column?.at(place);
+      for (const [axis, column] of selected) row[axis] = chart.axes.length ? axisLevel(column?.at(rowIndex)) : column?.at(rowIndex);
       return row;
     });
   });
 }
 
-// Where the reader chooses what is across or down, a row has it as `x` and `y`.
-function columnsOf(chart) {
-  if (isSeries(chart)) return { x: chart.x_by[picks.by][0] };
-  if (chart.axes.length > 1) return { x: `${data.axis}${picks.x}`, y: `${data.axis}${picks.y}` };
-  return chart.axes.length ? { x: `${data.axis}${chart.axes[0]}` } : {};
+// Fields `x` and `y` of a row, and the columns that the user selected for them.
+function axisColumns(chart) {
+  if (isOverSteps(chart)) return { x: chart.x_by[picks.by][0] };
+  if (chart.axes.length > 1) return { x: `${data.axisPrefix}${picks.x}`, y: `${data.axisPrefix}${picks.y}` };
+  return chart.axes.length ? { x: `${data.axisPrefix}${chart.axes[0]}` } : {};
 }
 
-function titlesOf(chart) {
-  if (isSeries(chart)) return { "{x}": chart.x_by[picks.by][1] };
+function axisTitles(chart) {
+  if (isOverSteps(chart)) return { "{x}": chart.x_by[picks.by][1] };
   return chart.axes.length > 1 ? { "{x}": picks.x, "{y}": picks.y } : { "{x}": chart.axes[0] };
 }
 
-function level(value) {
+function axisLevel(value) {
   if (value === null || value === undefined) return "none";
   return typeof value === "boolean" ? String(value) : value;
 }
 
-// The chart's document with its rows, the words for what the reader chose, and the width there is.
-function filled(chart, rows, width) {
-  const spec = titled(chart.spec, titlesOf(chart));
-  const fitted = Math.max(width - BESIDE_PANELS_PX, NARROWEST_PX);
-  const panels = spec.vconcat ? { vconcat: spec.vconcat.map((panel) => ({ ...panel, width: fitted })) } : {};
+// The chart's spec with its rows, the titles of the selected axes, and the available width.
+function completeSpec(chart, rows, width) {
+  const spec = replaceTitles(chart.spec, axisTitles(chart));
+  const panelWidth = Math.max(width - PANEL_LABELS_PX, MIN_PANEL_PX);
+  const panels = spec.vconcat ? { vconcat: spec.vconcat.map((panel) => ({ ...panel, width: panelWidth })) } : {};
   return { ...spec, ...panels, datasets: { rows } };
 }
 
 // Titles alone: a run may well be named `{x}`.
-function titled(part, titles, key = "") {
+function replaceTitles(part, titles, key = "") {
   if (typeof part === "string") return key === "title" && Object.hasOwn(titles, part) ? titles[part] : part;
-  if (Array.isArray(part)) return part.map((one) => titled(one, titles, key));
+  if (Array.isArray(part)) return part.map((item) => replaceTitles(item, titles, key));
   if (part === null || typeof part !== "object") return part;
-  return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, titled(value, titles, name)]));
+  return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, replaceTitles(value, titles, name)]));
 }
 
 async function draw(figure) {
   const chart = data.charts.get(figure.dataset.chart);
-  const turn = figure.turn;
-  const rows = chart ? rowsOf(chart) : [];
-  const outcome = rows.length ? await embedded(figure, chart, rows) : nothingToDraw(figure);
-  // What was picked meanwhile is drawn next.
-  if (figure.turn === turn) figure.dataset.state = outcome;
+  const request = figure.drawRequest;
+  const rows = chart ? chartRows(chart) : [];
+  const state = rows.length ? await embedChart(figure, chart, rows) : showEmpty(figure);
+  // A selection made while it was drawn has requested another drawing.
+  if (figure.drawRequest === request) figure.dataset.state = state;
   showRuns(figure, chart);
-  refill(figure);
+  updateOpenRows(figure);
 }
 
-function nothingToDraw(figure) {
-  cleared(figure).textContent = "There is nothing to draw for what is picked.";
+function showEmpty(figure) {
+  clearPlot(figure).textContent = "Nothing to draw for this selection.";
   return "empty";
 }
 
-async function embedded(figure, chart, rows) {
+async function embedChart(figure, chart, rows) {
   const plot = plotOf(figure);
-  // Held while it is redrawn, so that nothing below it moves.
+  // The height is kept while it is redrawn, so that nothing below it moves.
   plot.style.minHeight = plot.firstChild ? `${plot.offsetHeight}px` : "";
   try {
-    forget(chart.id);
-    const spec = filled(chart, rows, plot.clientWidth);
-    views.set(chart.id, await withoutNoise(() => window.vegaEmbed(plot, spec, OPTIONS)));
+    finalizeView(chart.id);
+    const spec = completeSpec(chart, rows, plot.clientWidth);
+    views.set(chart.id, await withoutFitWarnings(() => window.vegaEmbed(plot, spec, OPTIONS)));
     return "drawn";
   } catch (error) {
-    cleared(figure).textContent = `It could not be drawn (${error.message}); the rows behind it are below.`;
+    clearPlot(figure).textContent = `The chart could not be drawn (${error.message}). Its data table is below.`;
     return "failed";
   } finally {
     plot.style.minHeight = "";
   }
 }
 
-// Vega-Lite warns of every chart with a row a name that it cannot fit its height, though only the width is to fit; its logger cannot be set.
-async function withoutNoise(act) {
+// Vega-Lite warns that it cannot fit the height of charts with one row per name, though only the width is to fit; its logger cannot be set.
+async function withoutFitWarnings(callback) {
   const warn = console.warn;
   console.warn = (...parts) => {
     if (!parts.some((part) => String(part).includes('Dropping "fit-'))) warn.apply(console, parts);
   };
   try {
-    return await act();
+    return await callback();
   } finally {
     console.warn = warn;
   }
 }
 
-function cleared(figure) {
-  forget(figure.dataset.chart);
+function clearPlot(figure) {
+  finalizeView(figure.dataset.chart);
   const plot = plotOf(figure);
   plot.replaceChildren();
   return plot;
 }
 
-function forget(id) {
+function finalizeView(id) {
   views.get(id)?.finalize();
   views.delete(id);
 }
 
 function showRuns(figure, chart) {
-  const place = figure.querySelector("[data-whose]");
-  if (!place || !chart) return;
+  const element = figure.querySelector("[data-shown-runs]");
+  if (!element || !chart) return;
   const runs = chart.picks === "run" ? [picks.timeline] : [...picks.runs];
-  place.textContent = runs.length ? `Of ${runs.join(", ")}.` : "No run is picked.";
+  element.textContent = runs.length ? `${chart.picks === "run" ? "Run" : "Runs"}: ${runs.join(", ")}.` : "No runs selected.";
 }
 
-// Marks charts as waiting; `wanted` says which.
-function redraw(wanted = () => true) {
+// Marks the charts for which `isAffected` holds as waiting, and draws them.
+function redraw(isAffected = () => true) {
   for (const figure of figures()) {
     const chart = data.charts.get(figure.dataset.chart);
-    // A page without Vega has its rows only.
-    if (!chart || !wanted(chart) || figure.hasAttribute("data-rows-only")) continue;
-    figure.turn = (figure.turn ?? 0) + 1;
+    // A page without Vega has tables only.
+    if (!chart || !isAffected(chart) || figure.hasAttribute("data-rows-only")) continue;
+    figure.drawRequest = (figure.drawRequest ?? 0) + 1;
     figure.dataset.state = "waiting";
   }
   drawWaiting();
 }
 
 function drawWaiting() {
-  drawing ??= oneByOne().finally(() => {
+  drawing ??= drawOneByOne().finally(() => {
     drawing = null;
   });
   return drawing;
 }
 
-async function oneByOne() {
+async function drawOneByOne() {
   while (nearestWaiting()) {
-    if (!hurried) await idle();
+    if (!skipIdle) await waitForIdle();
     const figure = nearestWaiting();
     if (figure) await draw(figure);
   }
@@ -163,24 +164,24 @@ async function oneByOne() {
 
 function nearestWaiting() {
   const waiting = figures().filter((figure) => figure.dataset.state === "waiting");
-  const far = waiting.map((figure) => {
+  const distances = waiting.map((figure) => {
     const box = figure.getBoundingClientRect();
     return Math.max(box.top - innerHeight, -box.bottom, 0);
   });
-  return waiting[far.indexOf(Math.min(...far))];
+  return waiting[distances.indexOf(Math.min(...distances))];
 }
 
-function idle() {
-  if (!window.requestIdleCallback) return new Promise((done) => setTimeout(done));
-  return new Promise((done) => requestIdleCallback(done, { timeout: IDLE_WITHIN_MS }));
+function waitForIdle() {
+  if (!window.requestIdleCallback) return new Promise((resolve) => setTimeout(resolve));
+  return new Promise((resolve) => requestIdleCallback(resolve, { timeout: IDLE_TIMEOUT_MS }));
 }
 
-// All that is not drawn yet, without waiting for an idle moment: for printing.
+// Draws all waiting charts without waiting for the browser to be idle: for printing.
 async function drawAll() {
-  hurried = true;
+  skipIdle = true;
   try {
     await drawWaiting();
   } finally {
-    hurried = false;
+    skipIdle = false;
   }
 }

@@ -1,16 +1,17 @@
-// What the page has besides when it is served while a campaign runs: bars that move, and new data when there are some.
-// Polls the server of the page every two seconds, less often when the tab is hidden or the server does not answer. All that it shows is put in
-// as text; the one piece of HTML (the inside of <main>) is rendered by the server, which escapes every name, and no script in it may run.
+// The page of a running campaign: progress bars, and new data as they come.
+// Polls the page's server every two seconds, less often when the tab is hidden or the server does not answer. Everything is inserted as text,
+// except the content of <main>, which the server renders with every name escaped; no script in it may run.
 "use strict";
 (() => {
-  const EVERY_MS = 2000;
-  const OVER_MS = 15000;
-  const HIDDEN_MS = 60000;
-  const LONGEST_MS = 60000;
-  const LOST_AFTER = 2;
-  const LAST_LOOKS = 8;
-  // Looks at news that wait for a reader's hands.
-  const LONGEST_WAIT = 15;
+  const POLL_MS = 2000;
+  const POLL_OVER_MS = 15000;
+  const POLL_HIDDEN_MS = 60000;
+  const MAX_BACKOFF_MS = 60000;
+  const FAILURES_UNTIL_LOST = 2;
+  // The last results come a moment after the end of the campaign.
+  const FAST_POLLS_AFTER_END = 8;
+  // Polls for which an update is deferred while the user is busy.
+  const MAX_DEFERRED = 15;
 
   const STYLE = `
     #live { max-width: 1100px; margin: 0 auto; padding: .75rem clamp(1rem, 3vw, 2rem); font-size: .9rem; line-height: 1.4;
@@ -20,15 +21,15 @@
     #live-short { color: var(--quiet); font-size: .9rem; }
     #live .name { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; max-width: 18rem; font-weight: 600; }
     #live progress { width: 100%; height: .75rem; accent-color: #0072B2; }
-    #live .words { text-align: right; color: var(--quiet); }
+    #live .text { text-align: right; color: var(--quiet); }
     #live .message { grid-column: 1 / -1; overflow-wrap: anywhere; }
-    #live .alarm, #live .trouble { padding: .3rem .75rem; border-left: 4px solid var(--open); background: var(--open-ground); border-radius: 4px; }
+    #live .alarm, #live .problem { padding: .3rem .75rem; border-left: 4px solid var(--open); background: var(--open-ground); border-radius: 4px; }
     @media (min-width: 1320px) { #live { max-width: calc(1100px + 10.5rem); } }
-    #live .trouble { position: fixed; z-index: 9; left: 50%; bottom: .75rem; transform: translateX(-50%); width: max-content;
+    #live .problem { position: fixed; z-index: 9; left: 50%; bottom: .75rem; transform: translateX(-50%); width: max-content;
       max-width: calc(100vw - 2rem); color: var(--open); box-shadow: 0 2px 8px rgb(0 0 0 / 30%); }
     @media (max-width: 54rem) {
       #live { grid-template-columns: minmax(0, 1fr); gap: .1rem; }
-      #live .words { text-align: left; margin-bottom: .3rem; }
+      #live .text { text-align: left; margin-bottom: .3rem; }
       #live .name { max-width: none; }
     }
     @media print { #live { display: none; } }`;
@@ -40,8 +41,8 @@
     return element;
   };
 
-  // Written only where it differs, so that a selection and the place of a screen reader stay.
-  const say = (element, text) => {
+  // Written only if it differs, so that a selection and a screen reader's position stay.
+  const setText = (element, text) => {
     if (element.textContent !== text) element.textContent = text;
     element.hidden = !text;
   };
@@ -50,13 +51,13 @@
     constructor(parent) {
       this.name = hiddenElement("span", "bar name");
       this.progress = hiddenElement("progress", "bar");
-      this.words = hiddenElement("span", "bar words");
-      parent.append(this.name, this.progress, this.words);
+      this.text = hiddenElement("span", "bar text");
+      parent.append(this.name, this.progress, this.text);
     }
 
     show(bar) {
-      say(this.name, bar ? bar.name : "");
-      say(this.words, bar ? bar.text : "");
+      setText(this.name, bar ? bar.name : "");
+      setText(this.text, bar ? bar.text : "");
       this.name.title = bar ? bar.name : "";
       this.progress.hidden = !bar;
       if (!bar) return;
@@ -75,7 +76,7 @@
       const style = document.createElement("style");
       style.textContent = STYLE;
       document.head.append(style);
-      // In the bar that stays in sight, and announced by screen readers: only what seldom changes.
+      // In the sticky header, and announced by screen readers: only what seldom changes.
       this.short = hiddenElement("span", "");
       this.short.id = "live-short";
       this.short.setAttribute("role", "status");
@@ -83,79 +84,79 @@
       top.querySelector("button").before(this.short);
       this.element = document.createElement("aside");
       this.element.id = "live";
-      this.element.setAttribute("aria-label", "The campaign as it runs");
+      this.element.setAttribute("aria-label", "Campaign progress");
       this.campaign = new Bar(this.element);
       this.run = new Bar(this.element);
       this.alarm = hiddenElement("span", "message alarm");
       this.status = hiddenElement("span", "message status");
-      this.trouble = hiddenElement("span", "message trouble");
-      this.trouble.setAttribute("role", "status");
-      this.element.append(this.alarm, this.status, this.trouble);
+      this.problem = hiddenElement("span", "message problem");
+      this.problem.setAttribute("role", "status");
+      this.element.append(this.alarm, this.status, this.problem);
       top.after(this.element);
     }
 
     show(state) {
-      // The folder has not been read yet.
+      // The campaign's folder has not been read yet.
       if (!("runs_now" in state)) return;
       this.campaign.show(state.campaign);
       this.run.show(state.run);
-      say(this.alarm, state.alarm || "");
-      say(this.status, statusText(state));
-      this.be(stateOf(state), state.campaign);
+      setText(this.alarm, state.alarm || "");
+      setText(this.status, statusText(state));
+      this.setState(stateOf(state), state.campaign);
     }
 
-    be(state, campaign) {
-      const word = { over: "Over", stopped: "Stopped", running: "Running", idle: "Not running", lost: "Connection lost" }[state];
-      const how = state === "stopped" ? `; ${missing(campaign)} still to be run, the same command resumes` : "";
-      say(this.short, campaign ? `${word}: ${campaign.done} of ${campaign.of} runs${how}` : word);
+    setState(state, campaign) {
+      const label = { over: "Finished", stopped: "Stopped", running: "Running", idle: "Not running", lost: "Connection lost" }[state];
+      const advice = state === "stopped" ? `; ${runsLeft(campaign)} left. Run the same command to resume` : "";
+      setText(this.short, campaign ? `${label}: ${campaign.done} of ${campaign.of} runs${advice}` : label);
       this.element.dataset.state = state;
     }
   }
 
-  const missing = (campaign) => Math.max(campaign.of - campaign.done, 0);
+  const runsLeft = (campaign) => Math.max(campaign.of - campaign.done, 0);
 
-  // A campaign that is not running is over when all its runs are, and was stopped otherwise.
+  // A campaign that is not running and has runs left was stopped.
   function stateOf(state) {
     if (state.runs_now) return "running";
-    if (state.campaign && missing(state.campaign)) return "stopped";
+    if (state.campaign && runsLeft(state.campaign)) return "stopped";
     return state.over ? "over" : "idle";
   }
 
   function statusText(state) {
-    if (stateOf(state) === "stopped") return "The campaign is not running, and runs are left: the same command resumes it.";
-    if (state.over) return "The campaign is over. This page shows how it ended, and stays until its server is stopped.";
-    if (!state.runs_now) return `The campaign is not running. ${state.line}.`;
+    if (stateOf(state) === "stopped") return "Stopped with runs left. Run the same command to resume.";
+    if (state.over) return "Campaign finished. This page stays available until its server is stopped.";
+    if (!state.runs_now) return `Not running. ${state.line}.`;
     return state.run ? "" : state.line || "";
   }
 
-  // The answer as JSON, or an error with the reason.
+  // The response as JSON; an error whose message is "refused" or "status CODE" otherwise.
   async function fetchJson(path) {
-    const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error" });
-    if (answer.status === 403) throw new Error("refused");
-    if (!answer.ok) throw new Error(`answered ${answer.status}`);
-    return answer.json();
+    const response = await fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error" });
+    if (response.status === 403) throw new Error("refused");
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    return response.json();
   }
 
-  // Scroll position, focus, typed text and opened details stay, though everything inside <main> is replaced.
-  function kept(main) {
-    const opened = new Set([...main.querySelectorAll("details[open]")].map(address));
-    const aside = [...main.querySelectorAll(".scroll, #run-list")].map((one) => [address(one), one.scrollLeft, one.scrollTop]);
-    const at = anchor(main);
+  // Returns a function that restores scroll positions, focus, the filter's text and opened details after <main> is replaced.
+  function captureView(main) {
+    const opened = new Set([...main.querySelectorAll("details[open]")].map(elementPath));
+    const scrolls = [...main.querySelectorAll(".scroll, #run-list")].map((element) => [elementPath(element), element.scrollLeft, element.scrollTop]);
+    const anchor = scrollAnchor(main);
     const active = main.contains(document.activeElement) ? document.activeElement : null;
-    const focused = active ? address(active) : "";
+    const focused = active ? elementPath(active) : "";
     const filter = document.getElementById("run-filter");
     const typed = filter ? [filter.value, filter.selectionStart, filter.selectionEnd] : null;
     return () => {
-      for (const one of main.querySelectorAll("details")) if (opened.has(address(one))) one.open = true;
-      retype(typed);
-      for (const [where, left, top] of aside) find(main, where)?.scrollTo({ left, top, behavior: "instant" });
-      if (focused) find(main, focused)?.focus({ preventScroll: true });
-      const now = at ? document.getElementById(at.id) : null;
-      if (now) window.scrollBy({ top: now.getBoundingClientRect().top - at.top, behavior: "instant" });
+      for (const details of main.querySelectorAll("details")) if (opened.has(elementPath(details))) details.open = true;
+      restoreFilter(typed);
+      for (const [path, left, top] of scrolls) findByPath(main, path)?.scrollTo({ left, top, behavior: "instant" });
+      if (focused) findByPath(main, focused)?.focus({ preventScroll: true });
+      const element = anchor ? document.getElementById(anchor.id) : null;
+      if (element) window.scrollBy({ top: element.getBoundingClientRect().top - anchor.top, behavior: "instant" });
     };
   }
 
-  function retype(typed) {
+  function restoreFilter(typed) {
     const filter = document.getElementById("run-filter");
     if (!filter || !typed || !typed[0]) return;
     filter.value = typed[0];
@@ -163,58 +164,58 @@
     filter.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
-  // The way from the nearest element with an id: the same in the old HTML and in the new. A run's box goes by its run.
-  function address(element) {
+  // A path from the nearest ancestor with an id, the same in old and new markup. A run's checkbox is identified by its run.
+  function elementPath(element) {
     if (element.id) return `#${element.id}`;
-    const home = element.parentElement ? element.parentElement.closest("[id]") : null;
-    const like = home ? [...home.querySelectorAll(element.tagName)] : [];
-    const which = element.type === "checkbox" ? element.value : like.indexOf(element);
-    return `${home ? home.id : ""}>${element.tagName}>${which}`;
+    const ancestor = element.parentElement ? element.parentElement.closest("[id]") : null;
+    const sameTag = ancestor ? [...ancestor.querySelectorAll(element.tagName)] : [];
+    const key = element.type === "checkbox" ? element.value : sameTag.indexOf(element);
+    return `${ancestor ? ancestor.id : ""}>${element.tagName}>${key}`;
   }
 
-  function find(main, wanted) {
-    if (wanted.startsWith("#")) return document.getElementById(wanted.slice(1));
-    return [...main.querySelectorAll(wanted.split(">")[1])].find((one) => address(one) === wanted);
+  function findByPath(main, path) {
+    if (path.startsWith("#")) return document.getElementById(path.slice(1));
+    return [...main.querySelectorAll(path.split(">")[1])].find((element) => elementPath(element) === path);
   }
 
-  // The topmost section or chart in sight: it must not move.
-  function anchor(main) {
+  // The topmost visible section or chart, which must not move; null at the top of the page.
+  function scrollAnchor(main) {
     if (window.scrollY === 0) return null;
-    for (const one of main.querySelectorAll("[id]")) {
-      const box = one.getBoundingClientRect();
-      if (box.height > 0 && box.top >= 0) return { id: one.id, top: box.top };
+    for (const element of main.querySelectorAll("[id]")) {
+      const box = element.getBoundingClientRect();
+      if (box.height > 0 && box.top >= 0) return { id: element.id, top: box.top };
     }
     return null;
   }
 
-  // A selection to copy, or a list that may be open, is not replaced under the reader's hands.
+  // Whether the user has selected text, or may have a list open: an update would discard it.
   function isBusy() {
-    const marked = window.getSelection();
-    return (marked && !marked.isCollapsed) || document.activeElement?.matches("main select");
+    const selection = window.getSelection();
+    return (selection && !selection.isCollapsed) || document.activeElement?.matches("main select");
   }
 
   class Page {
     constructor(version) {
       this.version = version;
-      this.waited = 0;
+      this.deferred = 0;
     }
 
-    async follow(version) {
+    async update(version) {
       if (version === this.version || version === "0") return;
-      if (isBusy() && this.waited < LONGEST_WAIT) {
-        this.waited += 1;
+      if (isBusy() && this.deferred < MAX_DEFERRED) {
+        this.deferred += 1;
         return;
       }
-      this.waited = 0;
+      this.deferred = 0;
       const parts = await fetchJson("/data.json");
       const main = document.querySelector("main");
-      const restore = kept(main);
-      // Held until all charts are drawn again, or a page that is shorter for a moment would scroll.
+      const restoreView = captureView(main);
+      // The height is kept until all charts are redrawn: a page that is shorter for a moment would scroll.
       main.style.minHeight = `${main.offsetHeight}px`;
       try {
         const drawn = window.seatrial.replace(parts);
-        unlink();
-        restore();
+        removeFileLinks();
+        restoreView();
         document.title = `Sea trial: ${parts.title}`;
         this.version = parts.version;
         await drawn;
@@ -224,52 +225,51 @@
     }
   }
 
-  // This server has the page and nothing beside it: files in the campaign's folder are named, not linked.
-  function unlink() {
+  // This server has only the page: files in the campaign's folder are named, not linked.
+  function removeFileLinks() {
     for (const link of document.querySelectorAll("#files a")) link.removeAttribute("href");
   }
 
   const banner = new Banner();
   const page = new Page(document.querySelector('meta[name="seatrial-version"]').content);
-  let failed = 0;
+  let failures = 0;
   let timer = 0;
-  let looking = false;
-  let looksSinceOver = 0;
+  let isPolling = false;
+  let pollsSinceEnd = 0;
 
-  async function look() {
-    if (looking) return;
-    looking = true;
+  async function poll() {
+    if (isPolling) return;
+    isPolling = true;
     clearTimeout(timer);
-    let next = EVERY_MS;
+    let delayMs = POLL_MS;
     try {
       const state = await fetchJson("/state.json");
       banner.show(state);
-      await page.follow(state.version);
-      failed = 0;
-      say(banner.trouble, state.problem || "");
-      // The last results come a moment after the end.
-      looksSinceOver = state.over ? looksSinceOver + 1 : 0;
-      next = looksSinceOver > LAST_LOOKS ? OVER_MS : EVERY_MS;
+      await page.update(state.version);
+      failures = 0;
+      setText(banner.problem, state.problem || "");
+      pollsSinceEnd = state.over ? pollsSinceEnd + 1 : 0;
+      delayMs = pollsSinceEnd > FAST_POLLS_AFTER_END ? POLL_OVER_MS : POLL_MS;
     } catch (error) {
-      failed += 1;
-      next = Math.min(EVERY_MS * 2 ** failed, LONGEST_MS);
+      failures += 1;
+      delayMs = Math.min(POLL_MS * 2 ** failures, MAX_BACKOFF_MS);
       if (error.message === "refused") {
-        say(banner.trouble, "The server of this page was restarted: open the address that it printed, with its token.");
-        banner.be("lost", null);
-      } else if (error.message.startsWith("answered")) {
-        say(banner.trouble, "The page could not be refreshed: this is the last version. Trying again.");
-      } else if (failed >= LOST_AFTER) {
-        say(banner.trouble, "The connection to `seatrial watch --web` is lost: this is the last version. Trying again.");
-        banner.be("lost", null);
+        setText(banner.problem, "The server was restarted. Open the new address that it printed, with its token.");
+        banner.setState("lost", null);
+      } else if (error.message.startsWith("status")) {
+        setText(banner.problem, "Refresh failed; retrying. This page may be out of date.");
+      } else if (failures >= FAILURES_UNTIL_LOST) {
+        setText(banner.problem, "Connection to `seatrial watch --web` lost; retrying. This page may be out of date.");
+        banner.setState("lost", null);
       }
     }
-    looking = false;
-    timer = setTimeout(look, document.hidden ? Math.max(next, HIDDEN_MS) : next);
+    isPolling = false;
+    timer = setTimeout(poll, document.hidden ? Math.max(delayMs, POLL_HIDDEN_MS) : delayMs);
   }
 
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) look();
+    if (!document.hidden) poll();
   });
-  unlink();
-  look();
+  removeFileLinks();
+  poll();
 })();

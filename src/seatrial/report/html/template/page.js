@@ -1,35 +1,35 @@
-// The page itself: reads the data inside it, draws, handles input, and is replaced in place when a live page has new data.
+// The page itself: reads its embedded data, draws, handles input; a live page replaces its content when there are new data.
 
 const THEMES = ["auto", "light", "dark"];
 const THEME_KEY = "seatrial-theme";
-const REFIT_AFTER_MS = 150;
+const RESIZE_DEBOUNCE_MS = 150;
 
 let data = null;
 let picks = null;
-let seen = null;
-let refitting = 0;
-let fittedTo = innerWidth;
+let sectionObserver = null;
+let resizeTimer = 0;
+let panelsPageWidth = innerWidth;
 
-function take(payload) {
-  data = decoded(payload);
-  picks = pickAnew(picks);
+function load(payload) {
+  data = decodePayload(payload);
+  picks = mergePicks(picks);
   showControls();
-  followSections();
-  for (const details of document.querySelectorAll("details.rows[open]")) fill(details);
+  observeSections();
+  for (const details of document.querySelectorAll("details.rows[open]")) showRows(details);
   redraw();
 }
 
-// A live page: new texts and new data; what is drawn stays until it is redrawn.
+// New markup and data for a live page; drawn charts stay until they are redrawn.
 async function replace({ main, payload }) {
-  const before = new Map(figures().map((figure) => [figure.dataset.chart, plotOf(figure)]));
+  const oldPlots = new Map(figures().map((figure) => [figure.dataset.chart, plotOf(figure)]));
   document.querySelector("main").innerHTML = main;
   for (const figure of figures()) {
-    const drawn = before.get(figure.dataset.chart);
-    if (drawn?.firstChild) plotOf(figure).replaceWith(drawn);
-    before.delete(figure.dataset.chart);
+    const plot = oldPlots.get(figure.dataset.chart);
+    if (plot?.firstChild) plotOf(figure).replaceWith(plot);
+    oldPlots.delete(figure.dataset.chart);
   }
-  for (const id of before.keys()) forget(id);
-  take(payload);
+  for (const id of oldPlots.keys()) finalizeView(id);
+  load(payload);
   await drawAll();
 }
 
@@ -47,32 +47,32 @@ function setTheme(theme) {
 }
 
 function nextTheme() {
-  const now = document.documentElement.dataset.theme ?? "auto";
-  const next = THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
+  const current = document.documentElement.dataset.theme ?? "auto";
+  const next = THEMES[(THEMES.indexOf(current) + 1) % THEMES.length];
   setTheme(next);
-  say(`Theme: ${next}`);
+  announce(`Theme: ${next}`);
   try {
     localStorage.setItem(THEME_KEY, next);
   } catch {
-    // A page opened from a file may be refused its storage: the theme then lasts as long as the page.
+    // Browsers may refuse storage to a page opened from a file: the theme then lasts until it is closed.
   }
 }
 
-// Panels are as wide as the page was when they were drawn; all other charts fit themselves.
-function refitSoon() {
-  clearTimeout(refitting);
-  refitting = setTimeout(() => {
-    if (innerWidth === fittedTo) return;
-    fittedTo = innerWidth;
+// Panels have the width that the page had when they were drawn; Vega fits all other charts.
+function onResize() {
+  clearTimeout(resizeTimer);
+  resizeTimer = setTimeout(() => {
+    if (innerWidth === panelsPageWidth) return;
+    panelsPageWidth = innerWidth;
     redraw((chart) => "vconcat" in chart.spec);
-  }, REFIT_AFTER_MS);
+  }, RESIZE_DEBOUNCE_MS);
 }
 
-// Which section is read is marked in the list of sections.
-function followSections() {
-  seen?.disconnect();
-  seen = new IntersectionObserver(markSection, { rootMargin: "-15% 0px -75% 0px" });
-  for (const section of document.querySelectorAll("main > section")) seen.observe(section);
+// The section in view is marked in the navigation.
+function observeSections() {
+  sectionObserver?.disconnect();
+  sectionObserver = new IntersectionObserver(markSection, { rootMargin: "-15% 0px -75% 0px" });
+  for (const section of document.querySelectorAll("main > section")) sectionObserver.observe(section);
 }
 
 function markSection(entries) {
@@ -84,16 +84,16 @@ function markSection(entries) {
   }
 }
 
-// On paper nothing can be opened: all is open, except the rows behind charts, which would be a book, and the numbers behind findings, which
-// would fill pages before the first chart.
-const PRINTED = 'details:not(.rows):not(.why):not([open]), details.rows[data-table="runs"]:not([open])';
+// Nothing can be opened on paper, so everything is opened for print, except charts' data tables and the evidence of findings, which would
+// fill many pages.
+const OPENED_FOR_PRINT = 'details:not(.rows):not(.why):not([open]), details.rows[data-table="runs"]:not([open])';
 
 function openForPrint() {
-  for (const details of document.querySelectorAll(PRINTED)) {
+  for (const details of document.querySelectorAll(OPENED_FOR_PRINT)) {
     details.dataset.opened = "";
     details.open = true;
-    // The event that fills them comes after the paper is laid out.
-    if (details.matches(".rows")) fill(details);
+    // The toggle event that fills it comes after the print layout.
+    if (details.matches(".rows")) showRows(details);
   }
 }
 
@@ -104,17 +104,17 @@ function closeAfterPrint() {
   }
 }
 
-document.addEventListener("change", changed);
+document.addEventListener("change", onChange);
 document.addEventListener("input", (event) => {
   if (event.target.id === "run-filter") listRuns();
 });
 document.addEventListener("toggle", (event) => {
-  if (event.target.matches?.("details.rows[open]")) fill(event.target);
+  if (event.target.matches?.("details.rows[open]")) showRows(event.target);
 }, true);
-addEventListener("resize", refitSoon);
+addEventListener("resize", onResize);
 addEventListener("beforeprint", openForPrint);
 addEventListener("afterprint", closeAfterPrint);
 byId("theme").addEventListener("click", nextTheme);
 setTheme(document.documentElement.dataset.theme ?? "auto");
-take(JSON.parse(byId("page-data").textContent));
+load(JSON.parse(byId("page-data").textContent));
 window.seatrial = { drawAll, replace, picked };

@@ -1,115 +1,117 @@
-// The rows behind a chart as a table, built when it is opened: one page of one table at a time, of telemetry one metric at a time.
-// The controls are created once, so that they keep the focus when a page is turned.
+// The rows of a chart as a table, built when it is opened: one page of one table at a time, of telemetry one metric at a time.
+// The controls are created once, so that they keep the focus when the page changes.
 
 const PAGE_ROWS = 500;
 
-// Table → the page and the choice that the reader turned to; a live page rebuilds everything else.
-const turned = new Map();
+// Table → its page and the selected part; kept when a live page replaces everything else.
+const pageStates = new Map();
 
-function turnedTo(details) {
+function pageState(details) {
   const name = details.dataset.table;
-  if (!turned.has(name)) turned.set(name, { page: 0, choice: "" });
-  return turned.get(name);
+  if (!pageStates.has(name)) pageStates.set(name, { page: 0, part: "" });
+  return pageStates.get(name);
 }
 
-function fill(details) {
-  details.shown ??= pager(details);
-  const { choose, label, bar } = details.shown;
-  const choices = choicesOf(partsBehind(details.dataset.table));
-  offer(choose, choices, turnedTo(details).choice);
-  label.hidden = choices.length < 2;
-  const choice = choices[Math.max(choose.selectedIndex, 0)];
-  bar.hidden = label.hidden && (choice?.places.length ?? 0) <= PAGE_ROWS;
-  turn(details, choice);
+function showRows(details) {
+  details.pager ??= createPager(details);
+  const { select, label, bar } = details.pager;
+  const parts = splitByMetric(tableParts(details.dataset.table));
+  updateOptions(select, parts, pageState(details).part);
+  label.hidden = parts.length < 2;
+  const part = parts[Math.max(select.selectedIndex, 0)];
+  bar.hidden = label.hidden && (part?.rowIndices.length ?? 0) <= PAGE_ROWS;
+  showPage(details, part);
 }
 
-function partsBehind(name) {
+function tableParts(name) {
   const chart = data.charts.get(name);
-  if (chart) return partsOf(chart);
-  const whole = data.tables.get(name);
-  return whole ? [{ name, table: whole, places: whole.places() }] : [];
+  if (chart) return chartParts(chart);
+  const table = data.tables.get(name);
+  return table ? [{ name, table, rowIndices: table.rowIndices() }] : [];
 }
 
-// Of a table with metrics each of them, of others all their rows.
-function choicesOf(parts) {
+// A part for each metric of a table that has metrics; other tables are one part.
+function splitByMetric(parts) {
   return parts.flatMap((part) => {
     const metric = part.table.columns.get("metric");
     if (!metric) return [part];
-    const found = new Map();
-    for (const place of part.places) {
-      const name = `${part.name}: ${metric.at(place)}`;
-      if (!found.has(name)) found.set(name, []);
-      found.get(name).push(place);
+    const byName = new Map();
+    for (const rowIndex of part.rowIndices) {
+      const name = `${part.name}: ${metric.at(rowIndex)}`;
+      if (!byName.has(name)) byName.set(name, []);
+      byName.get(name).push(rowIndex);
     }
-    return [...found].map(([name, places]) => ({ ...part, name, places }));
+    return [...byName].map(([name, rowIndices]) => ({ ...part, name, rowIndices }));
   });
 }
 
-function offer(choose, choices, before) {
-  const names = choices.map((choice) => choice.name);
-  if (names.join("\n") === [...choose.options].map((option) => option.value).join("\n")) return;
-  choose.replaceChildren(...names.map((name) => new Option(name, name)));
-  if (names.includes(before)) choose.value = before;
+function updateOptions(select, parts, selected) {
+  const names = parts.map((part) => part.name);
+  if (names.join("\n") === [...select.options].map((option) => option.value).join("\n")) return;
+  select.replaceChildren(...names.map((name) => new Option(name, name)));
+  if (names.includes(selected)) select.value = selected;
 }
 
-function pager(details) {
-  const choose = document.createElement("select");
+function createPager(details) {
+  const select = document.createElement("select");
   const label = document.createElement("label");
-  label.append("Rows of ", choose);
-  const previous = turner("Previous", details, -1);
-  const next = turner("Next", details, 1);
+  label.append("Rows of ", select);
+  const previous = pagerButton("Previous", details, -1);
+  const next = pagerButton("Next", details, 1);
   const bar = document.createElement("div");
   bar.className = "pager";
   bar.append(label, previous, next);
-  const count = sentence("");
+  const count = quietParagraph("");
   count.setAttribute("aria-live", "polite");
-  const place = document.createElement("div");
-  choose.addEventListener("change", () => {
-    Object.assign(turnedTo(details), { page: 0, choice: choose.value });
-    fill(details);
+  const container = document.createElement("div");
+  select.addEventListener("change", () => {
+    Object.assign(pageState(details), { page: 0, part: select.value });
+    showRows(details);
   });
-  details.querySelector("div").replaceChildren(bar, count, place);
-  return { choose, label, bar, previous, next, count, place };
+  details.querySelector("div").replaceChildren(bar, count, container);
+  return { select, label, bar, previous, next, count, container };
 }
 
-function turner(word, details, by) {
-  const element = document.createElement("button");
-  element.type = "button";
-  element.textContent = word;
-  element.setAttribute("aria-label", `${word} rows`);
-  element.addEventListener("click", () => {
-    turnedTo(details).page += by;
-    fill(details);
+function pagerButton(text, details, offset) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = text;
+  button.setAttribute("aria-label", `${text} rows`);
+  button.addEventListener("click", () => {
+    pageState(details).page += offset;
+    showRows(details);
   });
-  return element;
+  return button;
 }
 
-function turn(details, choice) {
-  const { previous, next, count, place } = details.shown;
-  const rows = choice?.places.length ?? 0;
-  const last = Math.max(Math.ceil(rows / PAGE_ROWS) - 1, 0);
-  const at = turnedTo(details);
-  at.page = Math.min(Math.max(at.page, 0), last);
-  const from = at.page * PAGE_ROWS;
-  const had = document.activeElement;
-  previous.hidden = next.hidden = last === 0;
-  previous.disabled = at.page === 0;
-  next.disabled = at.page === last;
-  // A button that can be pressed no more would keep the keys to itself.
-  if (had === previous && previous.disabled) next.focus();
-  if (had === next && next.disabled) previous.focus();
-  const text = howMany(from, Math.min(from + PAGE_ROWS, rows), rows);
+function showPage(details, part) {
+  const { previous, next, count, container } = details.pager;
+  const numRows = part?.rowIndices.length ?? 0;
+  const lastPage = Math.max(Math.ceil(numRows / PAGE_ROWS) - 1, 0);
+  const state = pageState(details);
+  state.page = Math.min(Math.max(state.page, 0), lastPage);
+  const start = state.page * PAGE_ROWS;
+  const focused = document.activeElement;
+  previous.hidden = next.hidden = lastPage === 0;
+  previous.disabled = state.page === 0;
+  next.disabled = state.page === lastPage;
+  // A disabled button that keeps the focus swallows key presses.
+  if (focused === previous && previous.disabled) next.focus();
+  if (focused === next && next.disabled) previous.focus();
+  const text = rowCountText(start, Math.min(start + PAGE_ROWS, numRows), numRows);
   if (count.textContent !== text) count.textContent = text;
-  place.replaceChildren(...(rows ? [scrolling(tableOf(choice.table, choice.places.slice(from, from + PAGE_ROWS)), choice.name)] : []));
+  container.replaceChildren(
+    ...(numRows ? [scrollRegion(tableElement(part.table, part.rowIndices.slice(start, start + PAGE_ROWS)), part.name)] : []),
+  );
 }
 
-function howMany(from, to, rows) {
-  if (!rows) return "There are no rows for what is picked.";
-  if (rows <= PAGE_ROWS) return `${rows} ${rows === 1 ? "row" : "rows"}.`;
-  return `Rows ${(from + 1).toLocaleString("en")} to ${to.toLocaleString("en")} of ${rows.toLocaleString("en")}.`;
+function rowCountText(start, end, numRows) {
+  if (!numRows) return "No rows for the selected runs.";
+  if (numRows <= PAGE_ROWS) return `${numRows} ${numRows === 1 ? "row" : "rows"}.`;
+  return `Rows ${(start + 1).toLocaleString("en")} to ${end.toLocaleString("en")} of ${numRows.toLocaleString("en")}.`;
 }
 
-function scrolling(table, name) {
+function scrollRegion(table, name) {
   const element = document.createElement("div");
   element.className = "scroll";
   element.tabIndex = 0;
@@ -119,38 +121,41 @@ function scrolling(table, name) {
   return element;
 }
 
-function tableOf(table, places) {
+function tableElement(table, rowIndices) {
   const element = document.createElement("table");
-  const all = [...table.columns, ...columnsOfRun(table)];
-  const columns = all.filter(([, column]) => places.some((place) => column.at(place) !== null));
+  const all = [...table.columns, ...runColumns(table)];
+  const columns = all.filter(([, column]) => rowIndices.some((rowIndex) => column.at(rowIndex) !== null));
   const head = element.createTHead().insertRow();
-  for (const [name, column] of columns) head.append(heading(name, !column.categories));
+  for (const [name, column] of columns) head.append(headerCell(name, !column.categories));
   const body = element.createTBody();
-  for (const place of places) {
+  for (const rowIndex of rowIndices) {
     const row = body.insertRow();
     for (const [, column] of columns) {
       const cell = row.insertCell();
-      cell.textContent = shown(column.at(place));
+      cell.textContent = cellText(column.at(rowIndex));
       if (!column.categories) cell.className = "num";
     }
   }
   return element;
 }
 
-// Window and n of a row's run, for tables that have none of their own.
-function columnsOfRun(table) {
+// Window and n of each row's run, for tables without these columns.
+function runColumns(table) {
   const runs = data.tables.get("runs");
   const runColumn = table.columns.get("run");
   if (!runs || !runColumn || table.columns.has("n")) return [];
-  const placeOf = new Map(runs.places().map((place) => [runs.columns.get("run").at(place), place]));
+  const indexOfRun = new Map(runs.rowIndices().map((rowIndex) => [runs.columns.get("run").at(rowIndex), rowIndex]));
   return ["window", "n"].map((name) => {
     const column = runs.columns.get(name);
-    const at = (place) => (placeOf.has(runColumn.at(place)) ? (column?.at(placeOf.get(runColumn.at(place))) ?? null) : null);
+    const at = (rowIndex) => {
+      const run = runColumn.at(rowIndex);
+      return indexOfRun.has(run) ? (column?.at(indexOfRun.get(run)) ?? null) : null;
+    };
     return [`run's ${name}`, { categories: column?.categories ?? null, at }];
   });
 }
 
-function heading(name, isNumber) {
+function headerCell(name, isNumber) {
   const element = document.createElement("th");
   element.scope = "col";
   element.textContent = name;
@@ -158,11 +163,11 @@ function heading(name, isNumber) {
   return element;
 }
 
-function shown(value) {
+function cellText(value) {
   return value === null || value === "" ? "–" : String(value);
 }
 
-function refill(figure) {
+function updateOpenRows(figure) {
   const details = figure.querySelector("details.rows[open]");
-  if (details) fill(details);
+  if (details) showRows(details);
 }

@@ -1,7 +1,7 @@
-// Before anything is painted, so that a dark page does not flash up light. A page opened from a file may be refused its storage.
+// Runs before the first paint, so that a dark page does not flash light. Browsers may refuse storage to a page opened from a file.
 try {
-  const kept = localStorage.getItem("seatrial-theme");
-  if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
+  const stored = localStorage.getItem("seatrial-theme");
+  if (stored === "light" || stored === "dark") document.documentElement.dataset.theme = stored;
 } catch {
-  // The system's own theme then.
+  // The system's theme is used.
 }
