@@ -43,7 +43,8 @@ ended, the first cause with its rank and the lines that show it, what to do, the
   `train_rank5.log`, `attempt_0/5/stderr.log` of torchrun's `--log-dir`, of which the last attempt counts. What `ts`, docker compose,
   kubectl or torchx put before each line is left out. A folder with files of several jobs is refused: by job numbers, or where the names of
   files with steps differ in more than the rank, the node or the stream. Files that are named are read together, whatever their names.
-- Steps and losses are read from the first and the last 8 MiB of each file.
+- The first and the last 8 MiB of a file decide its log format; steps and losses are then read from all of it. Steps of progress bars, and
+  of Trainers that print none, are read from these ends only.
 """,
     STAGE1: "\nThese are the entries of the stage-1 procedures; all are in [docs/troubleshooting.md](../../../docs/troubleshooting.md).",
 }

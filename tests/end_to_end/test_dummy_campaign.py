@@ -31,11 +31,11 @@ def test_clean_campaign_leaves_every_file_with_every_column(finished_folder: Pat
         out.verdict, out.summary_json, out.summary_md, out.best_config_json, out.best_config_env, out.best_overrides, out.progress,
     ):  # fmt: skip
         assert path.stat().st_size > 0, path
-    assert header(out.manifest, "\t") == [*columns.MANIFEST_SEED, *columns.MANIFEST_OURS]
+    assert header(out.manifest, "\t") == [*columns.MANIFEST_STAGE1, *columns.MANIFEST_OURS]
     assert header(out.timing_points, ",") == list(columns.TIMING_POINTS)
-    assert header(out.per_run_metrics, ",") == [*columns.PER_RUN_SEED, *columns.PER_RUN_OURS]
-    assert header(out.group_summary, ",") == [*columns.GROUP_SEED, *columns.GROUP_OURS]
-    assert header(out.ranked_groups, ",") == [*columns.GROUP_SEED, *columns.GROUP_OURS]
+    assert header(out.per_run_metrics, ",") == [*columns.PER_RUN_STAGE1, *columns.PER_RUN_OURS]
+    assert header(out.group_summary, ",") == [*columns.GROUP_STAGE1, *columns.GROUP_OURS]
+    assert header(out.ranked_groups, ",") == [*columns.GROUP_STAGE1, *columns.GROUP_OURS]
     best = json.loads(out.best_config_json.read_text())
     assert list(best)[: len(columns.BEST_CONFIG)] == list(columns.BEST_CONFIG)
     assert [line.split("=")[0] for line in out.best_config_env.read_text().splitlines()][: len(columns.BEST_ENV)] == list(columns.BEST_ENV)

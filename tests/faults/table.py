@@ -197,7 +197,7 @@ RUN_FAULTS = Part(
             "What is new, named as torch, NCCL and Python name theirs, and in no process's use is removed; beside another "
             "campaign only what names a maker that is gone.",
             "Nothing.",
-            f"{RUNS}::test_shared_memory_that_a_run_leaves_is_given_back",
+            f"{RUNS}::test_shared_memory_left_by_a_run_is_removed",
         ),
         Row(
             "Endless output",
@@ -215,13 +215,13 @@ RUN_FAULTS = Part(
             "Binary output",
             "The bytes are skipped.",
             "`ok`, with a caution.",
-            f"{RUNS}::test_rubbish_in_the_output_harms_nothing",
+            f"{RUNS}::test_binary_output_is_skipped",
         ),
         Row(
             "The loss becomes NaN",
             "The run goes on; its figures count.",
             "A caution with the step.",
-            f"{RUNS}::test_a_loss_that_is_nan_is_said",
+            f"{RUNS}::test_a_nan_loss_is_reported",
         ),
         Row(
             "Wrong events: steps going back, another run, another attempt",
@@ -316,7 +316,7 @@ HARNESS_FAULTS = Part(
             "The agent is killed -9",
             "The harness finds the processes by `SEATRIAL_RUN_DIR` and kills them.",
             "`failed`, cause `agent_lost`.",
-            f"{HARNESS}::test_the_agent_killed_is_seen_and_its_work_is_done",
+            f"{HARNESS}::test_a_killed_agent_is_noticed_and_its_processes_are_killed",
         ),
         Row(
             "Either of them with a torch job",
@@ -334,7 +334,7 @@ HARNESS_FAULTS = Part(
             "The agent is suspended",
             "It is resumed (SIGCONT) when the run is to end.",
             "`timeout` at its limit, as without.",
-            f"{HARNESS}::test_a_suspended_agent_is_let_go_on_to_end_the_run",
+            f"{HARNESS}::test_a_suspended_agent_is_resumed_to_end_the_run",
         ),
         Row(
             "Harness and agent are killed together",
@@ -444,7 +444,7 @@ DAMAGED_FILES = Part(
             "No plan can be read any more",
             "Nothing is guessed.",
             "Exit code 1, what to do.",
-            f"{FILES}::test_without_any_plan_it_is_said_what_to_do",
+            f"{FILES}::test_without_a_readable_plan_the_error_says_what_to_do",
         ),
         Row(
             "Measuring of many runs is interrupted",
@@ -469,7 +469,7 @@ BAD_INPUT = Part(
             "A gigabyte, a device, a folder, a loop as plan",
             "Refused without reading it.",
             "Exit code 1.",
-            f"{INPUT}::test_what_is_no_plan_file_is_told_at_once",
+            f"{INPUT}::test_a_file_that_is_no_plan_is_refused_at_once",
         ),
         Row(
             "A huge matrix",

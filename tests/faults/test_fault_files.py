@@ -255,7 +255,7 @@ def test_a_plan_of_a_later_version_is_read(campaign: Path, truth: Truth, tmp_pat
     assert found.kinds() - truth.report.kinds() == {"unknown_figure"}
 
 
-def test_without_any_plan_it_is_said_what_to_do(campaign: Path, tmp_path: Path) -> None:
+def test_without_a_readable_plan_the_error_says_what_to_do(campaign: Path, tmp_path: Path) -> None:
     def both(path: Path) -> None:
         for one in (path, path.parent / "plans/small.json"):
             one.write_bytes(b"\0\xff{")

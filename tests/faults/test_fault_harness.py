@@ -62,7 +62,7 @@ def finished(harness: Harness) -> Iterator[dict[str, str]]:
             yield {name: value for name, value in row.items() if not any(word in name for word in TIMES)}
 
 
-def test_the_agent_killed_is_seen_and_its_work_is_done(harness: Harness) -> None:
+def test_a_killed_agent_is_noticed_and_its_processes_are_killed(harness: Harness) -> None:
     process = start_long(harness)
     agent_of(process.pid).kill()
     assert process.wait(60) == INCONCLUSIVE
@@ -78,7 +78,7 @@ def test_the_agent_sent_term_ends_the_run_and_is_named(harness: Harness) -> None
     assert (ended["outcome"], ended["cause"]) == ("failed", "agent_lost") and "received SIGTERM" in ended["detail"]
 
 
-def test_a_suspended_agent_is_let_go_on_to_end_the_run(harness: Harness) -> None:
+def test_a_suspended_agent_is_resumed_to_end_the_run(harness: Harness) -> None:
     process = start_long(harness, plan=dummy(steps=60_000, limits="run_s: 6"))
     agent_of(process.pid).suspend()
     assert process.wait(60) == 2

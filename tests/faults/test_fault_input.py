@@ -70,7 +70,7 @@ def test_a_bad_plan_is_one_sentence(data: bytes, says: str, tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.yaml", "q.yaml"]
 
 
-def test_what_is_no_plan_file_is_told_at_once(tmp_path: Path) -> None:
+def test_a_file_that_is_no_plan_is_refused_at_once(tmp_path: Path) -> None:
     with open(tmp_path / "gigabyte.yaml", "wb") as file:
         file.truncate(2**30)
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")

@@ -84,7 +84,7 @@ def test_an_orphan_that_ignores_term_is_ended(harness: Harness) -> None:
     assert not harness.out.owner.exists() and not list(harness.out.folder.rglob(".*.part"))
 
 
-def test_shared_memory_that_a_run_leaves_is_given_back(harness: Harness) -> None:
+def test_shared_memory_left_by_a_run_is_removed(harness: Harness) -> None:
     before = own_segments()
     run_and_end(harness, dummy("shared_memory: true"), code=0)
     assert own_segments() <= before
@@ -95,7 +95,7 @@ def test_endless_output_is_stopped_at_the_disk_limit(harness: Harness) -> None:
     assert (ended["outcome"], ended["cause"]) == ("failed", "disk_limit")
 
 
-def test_rubbish_in_the_output_harms_nothing(harness: Harness) -> None:
+def test_binary_output_is_skipped(harness: Harness) -> None:
     assert run_and_end(harness, dummy("output: rubbish"), code=0)["outcome"] == "ok"
     assert "launcher.log holds binary data" in harness.out.summary_md.read_text()
 
@@ -105,7 +105,7 @@ def test_a_leak_is_stopped_at_the_memory_limit(harness: Harness) -> None:
     assert (ended["outcome"], ended["cause"]) == ("failed", "memory_limit")
 
 
-def test_a_loss_that_is_nan_is_said(harness: Harness) -> None:
+def test_a_nan_loss_is_reported(harness: Harness) -> None:
     text = harness.run("run", str(harness.plan(dummy("loss: nan"))))
     assert "The loss is nan from step 20 on" in " ".join(text.split())
     assert "The loss is nan from step 20 on" in harness.out.summary_md.read_text()

@@ -23,7 +23,7 @@ from seatrial.collect.attempts import alarm_cautions, preflight_cautions, read_c
 from seatrial.collect.event_steps import read_event_steps
 from seatrial.collect.events import read_block, read_block_by_line
 from seatrial.collect.logs.diagnosis import diagnose
-from seatrial.collect.logs.launcher_log import read_arrivals, read_seed_lines, stamped_lines
+from seatrial.collect.logs.launcher_log import read_arrivals, read_stage1_lines, stamped_lines
 from seatrial.collect.manifest import append_manifest, read_manifest
 from seatrial.collect.original.translate import translate
 from seatrial.collect.run_health import read_health, read_slow_signs
@@ -189,9 +189,9 @@ def arrivals(data: bytes) -> None:
     read_log_steps(attempt)
 
 
-def seed_lines(data: bytes) -> None:
+def stage1_lines(data: bytes) -> None:
     path = _written(scratch.folder() / "seed" / "train.log", data)
-    read_seed_lines(list(stamped_lines(path, [])))
+    read_stage1_lines(list(stamped_lines(path, [])))
 
 
 def failures(data: bytes) -> None:
@@ -386,7 +386,7 @@ def all_targets() -> dict[str, Target]:
             own_pattern, (rb"(?P<step>\d+)" + b"\nstep 41", rb"(?P<step>(a+)+)b" + b"\naaaaaaaaaaaaaaaaaaaaaaaaaaaaac")
         ),
         "arrivals of output": Target(arrivals, (b"offset_bytes,t,m\n100,1.5,2.5\n400,2.5,3.5\n", *_recorded("hf_trainer_arrivals.csv"))),
-        "the seeds' timing lines": Target(seed_lines, _recorded("seed.log")),
+        "stage 1's timing lines": Target(stage1_lines, _recorded("seed.log")),
         "failures": Target(failures, tuple(b"\2" + text for text in (*_all_logs(), b"RuntimeError: CUDA out of memory."))),
         "logs of any job": Target(logs_of_any_job, (*_all_logs(), b"step 1: loss 2\0Traceback (most recent call last):\nValueError: x\n")),
         "manifest": Target(manifest, (b"run\toutcome\tmode\na_r2\tok\tsweep\n",)),

@@ -24,7 +24,7 @@ SETTINGS = settings(
 NAMES = (
     "plan YAML", "overrides (--set)", "values of an axis (-P)", "durations and limits", "command words (sweep)", "torchrun options",
     "event lines", "heartbeats", "logs of known formats", "logs by own patterns", "a plan's own pattern", "arrivals of output",
-    "the seeds' timing lines", "failures", "logs of any job", "manifest", "tables", "telemetry", "records", "reports of the agent",
+    "stage 1's timing lines", "failures", "logs of any job", "manifest", "tables", "telemetry", "records", "reports of the agent",
     "alarms", "preflight", "files of the kernel", "stacks", "owner and plans", "secrets", "git status", "original folder", "whole report",
 )  # fmt: skip
 

@@ -41,7 +41,7 @@ from seatrial.agent.stacks import StackCollector
 from seatrial.core.timeouts import SuspendAwareClock
 from seatrial.machine.orphans import find_abandoned_segments
 from seatrial.machine.processes import OomKillCounter
-from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder
+from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, FAILED_GRACE_S, AgentOrder
 
 if TYPE_CHECKING:
     from seatrial.machine.run_telemetry import Telemetry
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 # The shortest and longest turn of the loop.
 MIN_TURN_S = 0.2
 MAX_TURN_S = 1.0
-# When one rank has failed, the others often end by themselves, with a better message than ours.
-FAILED_RANK_GRACE_S = 5.0
 # Resource trackers and loader workers end by themselves a moment after their parent.
 LEFTOVER_GRACE_S = 0.5
 LEFTOVER_TERM_S = 3.0
@@ -257,7 +255,7 @@ class Supervisor:
     def _on_failure(self) -> None:
         """One of several ranks failed: the others are ended after a grace period."""
         if len(self._started) > 1 and self._term_at == math.inf:
-            self._term_at = self._clock.now() + FAILED_RANK_GRACE_S
+            self._term_at = self._clock.now() + FAILED_GRACE_S
             self._kill_at = min(self._kill_at, self._term_at + self._order.term_s)
 
     def _act(self, now: float) -> None:

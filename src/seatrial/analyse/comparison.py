@@ -61,10 +61,10 @@ WIDEST_INTERVAL = 100
 MIN_VARIATION = 1.25
 # On logs. A nanosecond clock over a minute resolves no more.
 SMALLEST_SPREAD = 1e-10
-# The seeds' rules for a winner. They ignore chance and name a winner even between equals: they are reported, but the interval decides.
+# Stage 1's rules for a winner. They ignore chance and name a winner even between equals: they are reported, but the interval decides.
 LAST50, HIGHEST_MEAN = "last50", "highest_mean"
 PRESETS = (LAST50, HIGHEST_MEAN)
-# Digits of the rates that the seeds' logs print and their rules compare.
+# Digits of the rates that stage 1's logs print and their rules compare.
 TIE_DIGITS = 4
 
 
@@ -505,7 +505,7 @@ def _per_cent(pct: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _PresetScore:
-    """A group's score by one of the seeds' rules."""
+    """A group's score by one of stage 1's rules."""
 
     name: str
     mean: float

@@ -47,7 +47,7 @@ CLOCK_ADVICE = {
 }
 FILE = ATTEMPT_FILES.gpu_telemetry.name
 BUSY_PCT = 90.0
-"""The seeds' extreme imbalance: one GPU at or above this, another at or below IDLE_PCT."""
+"""Stage 1's extreme imbalance: one GPU at or above this, another at or below IDLE_PCT."""
 MIN_EXTREME = 0.2
 """Share of the samples: less can be moments at which a loader or a checkpoint delayed one rank."""
 SIMULTANEOUS = 0.5

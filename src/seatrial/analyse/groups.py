@@ -1,6 +1,6 @@
 """Groups: runs of one configuration on one kind of machine, aggregated; and whether two groups may be compared.
 
-In: measured runs and the baseline's name. Out: one `GroupSummary` for each group key, with our figures as estimates and the seeds' group
+In: measured runs and the baseline's name. Out: one `GroupSummary` for each group key, with our figures as estimates and stage 1's group
 columns by their rules. Only current attempts that ended ok under the newest conditions count: runs with another driver, GPU, commit or
 effective setting are set aside with a caution, never averaged.
 
@@ -25,7 +25,7 @@ from seatrial.core.text import MAX_IN_PASSING, count, join_names
 from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
-from seatrial.records.columns import GROUP_SEED
+from seatrial.records.columns import GROUP_STAGE1
 from seatrial.records.comparison import ComparedGroup, Mismatch
 from seatrial.records.figures import ITER_P50, MEASURED, STABILITY_SCORE
 from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary, setting_text
@@ -36,7 +36,7 @@ from seatrial.records.run_table import config_cells, qualified_name
 from seatrial.records.signatures.registry import fault_of
 
 TYPED_WORK = ("samples_per_step", "tokens_per_step")
-CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
+CONFIG_COLUMNS = GROUP_STAGE1[GROUP_STAGE1.index("zero_stage") : GROUP_STAGE1.index("git_dirty") + 1]
 MIXED = "mixed"
 # Settings whose value is a level; the value of others is a path, an id or a list of names.
 DEBUG_WITH_LEVELS = ("NCCL_DEBUG", "TORCH_DISTRIBUTED_DEBUG")
@@ -72,7 +72,7 @@ def summarise_groups(runs: Sequence[MeasuredRun], baseline_group: str, *, allow_
     names = _names(by_key)
     failed = Counter(run.attempt.spec.hash for run in runs if not run.attempt.current and _failed_itself(run))
     groups = [_summary(names[key], members, failed) for key, members in by_key.items()]
-    return _with_seed_ranks(_with_speedup(groups, baseline_group, allow_confounded=allow_confounded))
+    return _with_stage1_ranks(_with_speedup(groups, baseline_group, allow_confounded=allow_confounded))
 
 
 def _names(by_key: dict[str, list[MeasuredRun]]) -> dict[str, str]:
@@ -115,7 +115,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         window_n=sum(window.n for window in windows),
         stability=group_stability(counted),
         debug=tuple(sorted({f"{one.name}={one.value}" for run in counted if run.measure for one in run.measure.debug if not one.varied})),
-        seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(described, counted)},
+        stage1={"group": name, "mode": spec.mode, "runs": len(counted), **stage1_group_cells(described, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
         work=run_work_settings(spec),
         typed_work={name: value for name in TYPED_WORK if (value := getattr(spec.workload, name)) is not None},
@@ -254,17 +254,17 @@ def _with_speedup(groups: list[GroupSummary], baseline_group: str, *, allow_conf
     same as the baseline or are confounded with it."""
     baseline = next((group for group in groups if group.group == baseline_group), None)
     if baseline is None:
-        return [replace(group, seed={**group.seed, "speedup_vs_baseline": None}) for group in groups]
+        return [replace(group, stage1={**group.stage1, "speedup_vs_baseline": None}) for group in groups]
     filled = []
     for group in groups:
-        one, own = baseline.seed[ITER_P50], group.seed[ITER_P50]
+        one, own = baseline.stage1[ITER_P50], group.stage1[ITER_P50]
         speedup = one / own if isinstance(one, float) and isinstance(own, float) and own > 0 else None
         cautions = list(group.cautions)
         if speedup and group is not baseline and (found := without_effect(baseline, group) or confounding(baseline, group)):
             is_left_out = bool(refusal(found, allow_confounded=allow_confounded))
             speedup = None if is_left_out else speedup
             cautions.append(_speedup_caution(group.group, baseline_group, found, is_left_out=is_left_out))
-        filled.append(replace(group, seed={**group.seed, "speedup_vs_baseline": speedup}, cautions=tuple(cautions)))
+        filled.append(replace(group, stage1={**group.stage1, "speedup_vs_baseline": speedup}, cautions=tuple(cautions)))
     return filled
 
 
@@ -276,18 +276,18 @@ def _speedup_caution(group: str, baseline: str, found: Mismatch, *, is_left_out:
     return Caution(kind="unlike_baseline", subject=group, numbers={"settings": found.setting}, text=text)
 
 
-def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[MeasuredRun]) -> dict[str, Scalar]:
-    """The seeds' group columns: configuration from `described` (all runs where none counts), numbers from `counted`."""
+def stage1_group_cells(described: Sequence[MeasuredRun], counted: Sequence[MeasuredRun]) -> dict[str, Scalar]:
+    """Stage 1's group columns: configuration from `described` (all runs where none counts), numbers from `counted`."""
     configs = [_config(run) for run in described]
     own = configs if counted is described else [_config(run) for run in counted]
-    cells: dict[str, Scalar] = dict.fromkeys(GROUP_SEED)
+    cells: dict[str, Scalar] = dict.fromkeys(GROUP_STAGE1)
     for name in CONFIG_COLUMNS:
         values = [config.get(name) for config in configs]
         cells[name] = values[0] if all(value == values[0] for value in values) else MIXED
-    seeds = [config | (run.measure.seed if run.measure else {}) for config, run in zip(own, counted, strict=True)]
+    seeds = [config | (run.measure.stage1 if run.measure else {}) for config, run in zip(own, counted, strict=True)]
     # Such a column is the mean, deviation, lowest or highest of the per-run column without the suffix.
     for ending, statistic in (("_mean", statistics.fmean), ("_std", _std), ("_min", min), ("_max", max)):
-        for column in (column for column in GROUP_SEED if column.endswith(ending)):
+        for column in (column for column in GROUP_STAGE1 if column.endswith(ending)):
             cells_of_runs = [cell_number(seed.get(column.removesuffix(ending))) for seed in seeds]
             numbers = [value for value in cells_of_runs if value is not None and math.isfinite(value)]
             cells[column] = statistic(numbers) if numbers else None
@@ -295,7 +295,7 @@ def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[Measure
         cells[f"{kind}_telemetry_empty_count"], cells[f"{kind}_telemetry_empty_ratio"] = _share(seeds, f"{kind}_telemetry_empty_flag")
     cells["unstable_run_count"], cells["unstable_run_ratio"] = _share(seeds, "unstable_run_flag")
     cells[STABILITY_SCORE] = _stability_score(cells)
-    return {name: cells[name] for name in GROUP_SEED if name not in ("group", "mode", "runs")}
+    return {name: cells[name] for name in GROUP_STAGE1 if name not in ("group", "mode", "runs")}
 
 
 def _config(run: MeasuredRun) -> dict[str, Scalar]:
@@ -328,8 +328,8 @@ def _stability_score(cells: dict[str, Scalar]) -> float | None:
     return p90 / p50 * (1 + (unstable if isinstance(unstable, float) else 0.0))
 
 
-def _with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
-    """The groups with the seeds' rank columns filled: by iter p50, by stability (tie: iter), and by the sum of both (tie: iter)."""
+def _with_stage1_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """The groups with stage 1's rank columns filled: by iter p50, by stability (tie: iter), and by the sum of both (tie: iter)."""
     main = [group for group in groups if group.lane]
     off_lane = [group for group in groups if not group.lane and group.mode != SENTINEL]
     ranked = {group.group: group for lane in (main, off_lane) for group in _with_lane_ranks(lane)}
@@ -337,17 +337,17 @@ def _with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]
 
 
 def _with_lane_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
-    by_iter = _rank_positions({group.group: (cell_number(group.seed.get(ITER_P50)),) for group in groups})
+    by_iter = _rank_positions({group.group: (cell_number(group.stage1.get(ITER_P50)),) for group in groups})
     by_stability = _rank_positions(
-        {group.group: (cell_number(group.seed.get(STABILITY_SCORE)), cell_number(group.seed.get(ITER_P50))) for group in groups}
+        {group.group: (cell_number(group.stage1.get(STABILITY_SCORE)), cell_number(group.stage1.get(ITER_P50))) for group in groups}
     )
     sums = {name: (float(by_iter[name] + by_stability[name]), float(by_iter[name])) for name in by_iter if name in by_stability}
     balanced = _rank_positions(sums)
     return tuple(
         replace(
             group,
-            seed={
-                **group.seed,
+            stage1={
+                **group.stage1,
                 "rank_by_iter_p50": by_iter.get(group.group),
                 "rank_by_stability": by_stability.get(group.group),
                 "rank_balanced": balanced.get(group.group),

@@ -1,7 +1,7 @@
 """The measurements of one run.
 
 In: an attempt, its step tables and, where it was sampled, its telemetry. Out: `RunMeasure`. Throughput is the work of all ranks over the
-wall-clock time of the window (analyse.steady_state); the seeds' figures are computed too, under the seeds' names. What cannot be computed
+wall-clock time of the window (analyse.steady_state); stage 1's figures are computed too, under stage 1's names. What cannot be computed
 is None, with a caution that gives the reason: too few steps, no steady state, one dominant step, lost steps or ranks, debug settings.
 """
 
@@ -24,11 +24,11 @@ from seatrial.analyse.steady_state import CountedSteps, count_steps, find_clock_
 from seatrial.analyse.step_jitter import find_jitter_causes
 from seatrial.analyse.step_times import (
     CLOCK_SLACK_S,
-    SEED_ITER,
+    STAGE1_ITER,
     last_steps,
-    seed_cells,
-    seed_iter_of,
     slow_steps,
+    stage1_cells,
+    stage1_iter_of,
     startup_split,
     timing_points,
 )
@@ -105,7 +105,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
         loss_fall_pct=loss_fall_pct(losses),
         steps_done=_steps_done(training["step"].to_numpy()),
         duration_s=duration_s,
-        seed=_seed(points, planned_mode, steps, spec, tables),
+        stage1=_stage1_cells(points, planned_mode, steps, spec, tables),
         timing_points=points,
         eta_points=estimates,
         eta_quality=eta_quality(planned_mode, run_length_s(rank0)) if planned_mode else None,
@@ -130,14 +130,14 @@ def _with_default_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
 
 
 def _with_work(tables: StepTables, spec: RunSpec) -> pl.DataFrame:
-    """Samples and tokens as the step reports them, else as the plan does, per rank; and the seeds' iter_ms."""
+    """Samples and tokens as the step reports them, else as the plan does, per rank; and stage 1's iter_ms."""
     steps = tables.steps
     work = {"samples": spec.workload.samples_per_step, "tokens": spec.workload.tokens_per_step} if tables.ranks_known else {}
     columns = [
         column.fill_null(float(value)) if column.null_count() and (value := work.get(column.name)) is not None else column
         for column in steps.get_columns()
     ]
-    return pl.DataFrame([*columns, seed_iter_of(steps)])
+    return pl.DataFrame([*columns, stage1_iter_of(steps)])
 
 
 def _first_rank(steps: pl.DataFrame) -> pl.DataFrame:
@@ -197,7 +197,7 @@ def _phases_p50_ms(rank0: pl.DataFrame, counted: CountedSteps) -> float | None:
     """Median sum of phases of the window's steps; it exceeds the steps' own times where the host runs ahead of the GPU."""
     if counted.window is None or rank0["fwd_ms"].null_count() == len(rank0):
         return None
-    step, phases_ms = rank0["step"].to_numpy(), rank0[SEED_ITER].to_numpy()
+    step, phases_ms = rank0["step"].to_numpy(), rank0[STAGE1_ITER].to_numpy()
     inside = (step >= counted.window.first_step) & (step <= counted.window.last_step) & np.isfinite(phases_ms)
     return median(phases_ms[inside]) if inside.any() else None
 
@@ -217,12 +217,12 @@ def _steps_done(numbers: npt.NDArray[np.int64]) -> int:
     return last if first <= gap else last - first + gap
 
 
-def _seed(
+def _stage1_cells(
     points: tuple[TimingPoint, ...], estimates: tuple[EtaPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables
 ) -> dict[str, Scalar]:
     batch = global_batch(spec, tables.effective, tables.world_size) if tables.ranks_known else None
     batch = batch if batch is not None else _reported_batch(steps, tables)
-    return seed_cells(points, estimates, steps, spec, source=tables.source, global_batch=batch)
+    return stage1_cells(points, estimates, steps, spec, source=tables.source, global_batch=batch)
 
 
 def _reported_batch(steps: pl.DataFrame, tables: StepTables) -> float | int | None:

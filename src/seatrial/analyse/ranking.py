@@ -48,7 +48,7 @@ MAX_REFUSALS = 4
 MAX_WITHOUT_EFFECT = 2
 WITHOUT_INTERVAL = "no interval, so its rank is not evidence"
 NOTHING_ENDED = "no run has ended yet"
-# What must be equal for two groups to be compared: columns of the seeds, which every summary has.
+# What must be equal for two groups to be compared: stage 1's columns, which every summary has.
 MACHINE = ("gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version", "git_commit_short")
 
 
@@ -217,9 +217,9 @@ def _best_word(metric: Figure) -> str:
 
 def _figure_of(group: GroupSummary, metric: Figure) -> Estimate | None:
     """None where the group does not have it."""
-    if metric.seed_column is None:
+    if metric.stage1_column is None:
         return group.figures.get(metric.name)
-    value = cell_number(group.seed.get(metric.seed_column))
+    value = cell_number(group.stage1.get(metric.stage1_column))
     return Estimate(mean=value, n=1) if value is not None and value > 0 else None
 
 
@@ -323,7 +323,7 @@ def _latency(order: Sequence[RankedGroup], *, allow_confounded: bool) -> _Latenc
     """The group with the lowest step time. It wins unless it is confounded with another or the size of a sample differs; groups that ran
     the same count once."""
     summaries = [row.summary for row in order if row.summary.runs and not row.summary.failed_runs and not row.same_as]
-    timed = {group.group: (value, group) for group in summaries if (value := cell_number(group.seed.get(ITER_P50)))}
+    timed = {group.group: (value, group) for group in summaries if (value := cell_number(group.stage1.get(ITER_P50)))}
     if not timed:
         return {"latency_winner": None, "lowest_latency": None, "latency_confounded": "", "latency_unlike": ""}
     name = min(timed, key=lambda name: (timed[name][0], name))
@@ -388,7 +388,7 @@ def _standing(order: Sequence[RankedGroup], metric: Figure) -> str:
     if not tied:
         return f"{has}, significantly better than every other group.{_still_to_repeat(order)}"
     if any(_differs(row) is None for row in tied):
-        remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
+        remedy = "rank by a wall-clock figure" if metric.stage1_column else "repeat the runs"
         return f"{has}, but without an interval the order is not evidence: {remedy}."
     return f"{has}, indistinguishable from {join_names([row.group for row in tied], MAX_TIED_NAMED)} at 95 %."
 
@@ -589,7 +589,7 @@ def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:
 
 def _different_conditions(running: Sequence[GroupSummary]) -> Iterator[Caution]:
     if len({group.fingerprint for group in running}) > 1:
-        differing = [name for name in MACHINE if len({group.seed.get(name) for group in running}) > 1]
+        differing = [name for name in MACHINE if len({group.stage1.get(name) for group in running}) > 1]
         if not differing and len({group.axes.get(NODE_AXIS) for group in running}) > 1:
             # Nodes of one kind are compared with each other.
             return

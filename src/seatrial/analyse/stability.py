@@ -1,6 +1,6 @@
 """Whether figures are reproducible: the stability of a group over its repeats, and the drift of the platform over a campaign.
 
-In: the counted runs of a group, or all runs of a campaign. Out: `GroupStability` by the seeds' gates (median and highest p90/p50, spread
+In: the counted runs of a group, or all runs of a campaign. Out: `GroupStability` by stage 1's gates (median and highest p90/p50, spread
 over repeats, share of unstable runs, GPUs that are anti-correlated or too hot), and `SentinelDrift`: a line and a change of level in the
 throughput of the sentinel runs, which repeat one configuration throughout the campaign.
 """
@@ -39,7 +39,7 @@ MAX_RATIO_MEDIAN = 1.5
 MAX_RATIO = 2.5
 MAX_CV_PCT = 5.0
 MAX_UNSTABLE = 0.05
-"""The seeds' gates; a figure at its bound passes."""
+"""Stage 1's gates; a figure at its bound passes."""
 ALWAYS_UNSTABLE = {
     "anti_correlated_gpus": "anti-correlated GPU utilisation",
     "thermal": "its GPUs were throttled by heat",
@@ -50,7 +50,7 @@ CAUSE_UNKNOWN = "Cause unknown. Sample telemetry more often, let all ranks repor
 MIN_RUNS = 3
 """Two runs always lie on a line."""
 DRIFT_PCT = 3.0
-"""The seeds' allowance for a regression: a larger drift of the platform would look like one."""
+"""Stage 1's allowance for a regression: a larger drift of the platform would look like one."""
 MIN_PER_LEVEL = 2
 LEVEL_P = 0.01
 """Probability of a false change of level, over all splits together: stricter than the line's, which is tested first."""
@@ -156,13 +156,13 @@ def _ends(runs: Sequence[MeasuredRun], values: Sequence[float]) -> str:
 
 
 def _ratio(measure: RunMeasure) -> float | None:
-    """p90/p50 of the seeds' last timing window; without one, of the whole window."""
-    seed = _number(measure.seed.get("iter_p90_over_p50"))
+    """p90/p50 of stage 1's last timing window; without one, of the whole window."""
+    seed = _number(measure.stage1.get("iter_p90_over_p50"))
     return seed if seed is not None else _number(measure.wall_p90_over_p50)
 
 
 def _is_unstable(measure: RunMeasure) -> bool:
-    ratio, step_ratio = _ratio(measure), _number(measure.seed.get("step_p90_over_p50"))
+    ratio, step_ratio = _ratio(measure), _number(measure.stage1.get("step_p90_over_p50"))
     return (ratio is not None and exceeds(ratio, UNSTABLE_ITER_RATIO)) or (
         step_ratio is not None and exceeds(step_ratio, UNSTABLE_STEP_RATIO)
     )

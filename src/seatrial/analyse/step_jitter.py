@@ -38,7 +38,7 @@ RANK_ADVICE = "Look at its GPU's clocks, its links and the load of its host"
 MIN_STEPS = 20
 """With fewer steps there are too few slow ones to show a cause."""
 SLOW_RATIO = 1.5
-"""A step above this many medians is slow: the seeds' bound for p90/p50."""
+"""A step above this many medians is slow: stage 1's bound for p90/p50."""
 MIN_BURSTS = 3
 """One or two long waits may have any cause."""
 MIN_EXPLAINED = 0.5

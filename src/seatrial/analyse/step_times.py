@@ -1,6 +1,6 @@
 """Figures of a run's step times besides its throughput.
 
-In: the step table, the counted steps, the spec. Out: the seeds' timing points (percentiles over a rolling window at every logged step) and
+In: the step table, the counted steps, the spec. Out: stage 1's timing points (percentiles over a rolling window at every logged step) and
 per-run timing columns, slow steps and the last fifty, and the parts of the start-up.
 """
 
@@ -29,8 +29,8 @@ from seatrial.records.run_table import log_every
 
 Floats = npt.NDArray[np.float64]
 COLUMNS = (*PHASES, "iter_ms")
-SEED_ITER = "seed_iter_ms"
-"""Column of the seeds' iter_ms beside our own."""
+STAGE1_ITER = "stage1_iter_ms"
+"""Column of stage 1's iter_ms beside our own."""
 QUANTILES = {"p50": 0.5, "p90": 0.9}
 # The same strings in every point, so that a pickle from a worker contains each of them once.
 FIGURES = tuple(f"{name}_{quantile}" for name in COLUMNS for quantile in QUANTILES)
@@ -38,7 +38,7 @@ FIGURES = tuple(f"{name}_{quantile}" for name in COLUMNS for quantile in QUANTIL
 POINTS_AT_ONCE = 2048
 UNSTABLE_ITER_RATIO = JITTER_RATIO
 UNSTABLE_STEP_RATIO = 3.0
-"""The seeds' limits on p90/p50 of the last window."""
+"""Stage 1's limits on p90/p50 of the last window."""
 LAST_COLUMNS = ("iter", "fwd", "bwd", "data_wait", "step")
 MIN_ROWS = 10
 """Fewer rows have no reliable width."""
@@ -56,20 +56,20 @@ LAUNCHING_RATIO = 1.5
 """If phases are this many times as long as the step by wall clock, the wall clock shows when steps were launched, not their duration."""
 WORST = 5
 LAST_STEPS = 50
-"""The seeds' rule."""
+"""Stage 1's rule."""
 CLOCK_SLACK_S = 1.0
 """By how much a part of the run may be longer than the run, on two clocks."""
 
 
-def seed_iter_ms() -> pl.Expr:
-    """The seeds' iter_ms of every row of a step table: the sum of the five phases; null on steps without phases where others have them.
+def stage1_iter_ms() -> pl.Expr:
+    """Stage 1's iter_ms of every row of a step table: the sum of the five phases; null on steps without phases where others have them.
     Where forward and backward are never separate (a Trainer callback, a script's lines), it is wall time."""
     taken = pl.col("fwd_ms").is_not_null() & pl.col("bwd_ms").is_not_null()
     return pl.when(taken).then(pl.sum_horizontal(PHASES)).when(taken.any()).then(None).otherwise(pl.col("iter_ms"))
 
 
-def seed_iter_of(steps: pl.DataFrame) -> pl.Series:
-    """`seed_iter_ms` as a column; most runs time the phases of all steps or of none and need no query."""
+def stage1_iter_of(steps: pl.DataFrame) -> pl.Series:
+    """`stage1_iter_ms` as a column; most runs time the phases of all steps or of none and need no query."""
     missing = max(steps["fwd_ms"].null_count(), steps["bwd_ms"].null_count())
     if missing == 0:
         columns = [(steps[name].fill_null(0.0) if steps[name].null_count() else steps[name]).to_numpy() for name in PHASES]
@@ -77,17 +77,17 @@ def seed_iter_of(steps: pl.DataFrame) -> pl.Series:
     elif missing == len(steps):
         found = steps["iter_ms"]
     else:
-        found = steps.select(seed_iter_ms()).to_series()
-    return found.alias(SEED_ITER)
+        found = steps.select(stage1_iter_ms()).to_series()
+    return found.alias(STAGE1_ITER)
 
 
 def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[TimingPoint, ...]:
-    """A point for each logged step. `rank0` is sorted by step and has the column SEED_ITER."""
-    timed = rank0.drop_nulls(SEED_ITER) if rank0[SEED_ITER].null_count() else rank0
+    """A point for each logged step. `rank0` is sorted by step and has the column STAGE1_ITER."""
+    timed = rank0.drop_nulls(STAGE1_ITER) if rank0[STAGE1_ITER].null_count() else rank0
     steps = timed["step"].to_numpy()
     ends = logged_rows(steps, log_every)
     starts = np.searchsorted(steps, steps[ends] - window, side="right")
-    values = np.column_stack([timed[name].to_numpy() for name in (*PHASES, SEED_ITER)])
+    values = np.column_stack([timed[name].to_numpy() for name in (*PHASES, STAGE1_ITER)])
     found: list[TimingPoint] = []
     for at in range(0, len(ends), POINTS_AT_ONCE):
         part = slice(at, at + POINTS_AT_ONCE)
@@ -137,7 +137,7 @@ def _quantiles(windows: Floats) -> Floats:
     return np.stack(found, axis=2).reshape(len(windows), len(FIGURES))
 
 
-def seed_cells(
+def stage1_cells(
     points: Sequence[TimingPoint],
     estimates: Sequence[EtaPoint],
     steps: pl.DataFrame,
@@ -146,7 +146,7 @@ def seed_cells(
     source: str,
     global_batch: float | None,
 ) -> dict[str, Scalar]:
-    """Every timing column of the seeds' per-run table, and the global batch behind its rates."""
+    """Every timing column of stage 1's per-run table, and the global batch behind its rates."""
     numbers = steps["step"]
     first_step, last_step = numbers.min(), numbers.max()
     return {
@@ -178,7 +178,7 @@ def _p90_over_p50(values: dict[str, float | None], name: str) -> float | None:
 
 
 def tail_of(points: Sequence[TimingPoint], timing: TimingSpec, first_step: int) -> Sequence[TimingPoint]:
-    """The last `tail_points` windows, at most half of all, none of which contains the run's first step. The seeds' tail has no such
+    """The last `tail_points` windows, at most half of all, none of which contains the run's first step. Stage 1's tail has no such
     limits: in a short run it averages the cold first windows too."""
     kept = min(timing.tail_points, len(points) // 2)
     return [point for point in points[len(points) - kept :] if point.step - timing.timing_window >= first_step]
@@ -210,7 +210,7 @@ def _rank_spread(steps: pl.DataFrame, spec: RunSpec, source: str) -> dict[str, S
             "rank_spread_points": 0,
             "rank_spread_log_source": None,
         }
-    rank, number, iter_ms, step_ms = (steps[name].to_numpy() for name in ("rank", "step", SEED_ITER, "step_ms"))
+    rank, number, iter_ms, step_ms = (steps[name].to_numpy() for name in ("rank", "step", STAGE1_ITER, "step_ms"))
     grid = find_grid(rank, number)
     is_logged = np.zeros(len(grid.numbers), dtype=np.bool_)
     is_logged[logged_rows(grid.numbers, spec.timing.log_every)] = True

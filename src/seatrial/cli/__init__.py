@@ -1,4 +1,4 @@
-"""The command line: one module a verb, imported when it is chosen. In the harness, the only place that prints and exits.
+"""The command line: a module for each verb or few verbs, imported when one is chosen. In the harness, the only place that prints and exits.
 
-More than fifteen modules in one folder: there are as many verbs.
+More than fifteen modules in one folder: eleven of verbs, and the options and views that verbs share.
 """

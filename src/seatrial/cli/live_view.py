@@ -182,7 +182,7 @@ def state_line(state: LiveState) -> str:
 
 
 def heartbeat_line(state: LiveState) -> str:
-    """The seeds' line about the run under way, and the campaign's progress; of a run that waits, its job's state."""
+    """Stage 1's line about the run under way, and the campaign's progress; of a run that waits, its job's state."""
     if state.waits:
         return f"[INFO] heartbeat {run_title(state)}: {state.waits}, {format_duration(state.elapsed_s)} · {_campaign(state)}"
     remain_steps = max(state.total_steps - 1 - state.step, 0) if state.total_steps is not None and state.step is not None else None
@@ -204,7 +204,7 @@ def heartbeat_line(state: LiveState) -> str:
 
 
 def run_title(state: LiveState) -> str:
-    """`mb16_nw2 r1`, as the seeds name a run in their lines."""
+    """`mb16_nw2 r1`, as the stage-1 scripts name a run."""
     return f"{state.group} r{state.repeat}" if state.group and state.repeat is not None else state.run or state.plan
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seatrial.records.plan import CampaignPlan
 
 RANK, ADDRESS, PORT = "--node-rank", "--master-addr", "--master-port"
-# The second spelling is that of the seeds and DeepSpeed.
+# The second spelling is that of the original scripts and of DeepSpeed.
 OPTIONS = (RANK, ADDRESS, PORT, "--node_rank", "--master_addr", "--master_port")
 VARIABLES = {RANK: "NODE_RANK", ADDRESS: "MASTER_ADDR", PORT: "MASTER_PORT"}
 

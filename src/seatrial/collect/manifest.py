@@ -19,11 +19,11 @@ from seatrial.core.tables import format_written_cell, unquote_formula, write_tab
 from seatrial.core.text import format_hms
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Scalar
-from seatrial.records.columns import ETA_POINTS, MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
+from seatrial.records.columns import ETA_POINTS, MANIFEST_OURS, MANIFEST_STAGE1, TIMING_POINTS
 from seatrial.records.measure import RunMeasure
 from seatrial.records.run_table import axis_cells, fallback_reasons, run_cells, train_log
 
-FIXED_COLUMNS = (*MANIFEST_SEED, *MANIFEST_OURS)
+FIXED_COLUMNS = (*MANIFEST_STAGE1, *MANIFEST_OURS)
 UNFINISHED = "unfinished"
 TAB = "\t"
 
@@ -34,7 +34,7 @@ def manifest_row(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scal
     if measure is not None:
         row["fallback_reasons"] = fallback_reasons(measure.effective) or None
         # Named differently in the per-run table.
-        row["last_iter_ms_p50"] = measure.seed.get("last_iter_p50_ms")
+        row["last_iter_ms_p50"] = measure.stage1.get("last_iter_p50_ms")
     return {name: row.get(name) for name in FIXED_COLUMNS} | axis_cells(attempt.spec.axes)
 
 
@@ -43,7 +43,7 @@ def _ending(attempt: Attempt) -> dict[str, Scalar]:
     if outcome is None:
         return {"status": "failed", "outcome": UNFINISHED}
     return {
-        "status": outcome.outcome.seed_status,
+        "status": outcome.outcome.stage1_status,
         "exit_code": outcome.exit_code,
         "duration_sec": round(outcome.duration_s, 3),
         "port": outcome.port,

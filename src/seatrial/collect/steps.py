@@ -36,11 +36,11 @@ from seatrial.collect.logs.bounded_lines import LineIndex
 from seatrial.collect.logs.launcher_log import (
     LARGEST_LOG_BYTES,
     LogText,
-    SeedReading,
+    Stage1Reading,
     StampedLine,
     read_log,
     read_rank_lines,
-    read_seed_lines,
+    read_stage1_lines,
 )
 from seatrial.collect.logs.script_header import (
     HEADER_KEYWORDS,
@@ -248,7 +248,7 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
         if spec.workload.reads in ("auto", "hf_trainer"):
             cautions += unplaced_loss_cautions(count_losses(lines))
         return _without_steps(attempt, cautions) if cautions else None
-    seed = read_seed_lines(lines) if found.name == "seed" else read_rank_lines(lines)
+    seed = read_stage1_lines(lines) if found.name == "seed" else read_rank_lines(lines)
     header = read_header(lines) if found.name != "seed" else ScriptHeader()
     ranks = _ranks(attempt, header)
     rows = _rows(found.printed, work_of_a_step(spec.workload, ranks, header))
@@ -341,12 +341,12 @@ def _shows_pause(pattern: LinePattern, text: str) -> bool:
 
 
 def _rank0_table(rows: list[Row], phases: dict[int, dict[str, float]]) -> pl.DataFrame:
-    """Rank 0's rows, with the phases the seeds' lines give for some of them."""
+    """Rank 0's rows, with the phases stage 1's lines give for some of them."""
     full = [{**row, "rank": 0, **phases.get(int(row["step"] or 0), {})} for row in rows]
     return pl.DataFrame(full, schema=STEP_SCHEMA)
 
 
-def _other_ranks(seed: SeedReading, steps: set[float | int | None]) -> list[pl.DataFrame]:
+def _other_ranks(seed: Stage1Reading, steps: set[float | int | None]) -> list[pl.DataFrame]:
     """Rows with phases only: the wall time of the other ranks is unknown."""
     rows = [
         {"rank": rank, "step": step, "span": 1, **values}

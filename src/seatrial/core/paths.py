@@ -1,7 +1,7 @@
 """Every file name of a campaign, once; and Seatrial's own environment variables.
 
     OUT/                        CampaignPaths(OUT)
-    OUT/<group>_r<n>/           RunPaths: relative links to the current attempt, under the seeds' names
+    OUT/<group>_r<n>/           RunPaths: relative links to the current attempt, under stage 1's names
     OUT/<group>_r<n>/attempt-1/ AttemptPaths: what one attempt wrote; attempts never share a file
     OUT/allocations/allocation-1/ AllocationPaths: a Slurm job that holds nodes for one run after another
 

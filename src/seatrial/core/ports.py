@@ -15,7 +15,7 @@ from types import TracebackType
 
 from seatrial.core.errors import LaunchError, PortTakenError
 
-# As the seeds do. Below the kernel's usual range for outgoing connections (32768 and up), where a client could use it by chance.
+# As the original scripts do. Below the kernel's usual range for outgoing connections (32768 and up), where a client could use it by chance.
 FIRST_PORT = 29650
 NUM_PORTS = 200
 LAST_PORT = 65535

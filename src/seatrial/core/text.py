@@ -105,7 +105,7 @@ def format_estimate(estimate_s: float | None, low_s: float | None, high_s: float
 
 
 def format_hms(seconds: float) -> str:
-    """HH:MM:SS with seconds rounded up, as the seeds' trainer prints an ETA."""
+    """HH:MM:SS with seconds rounded up, as stage 1's trainer prints an ETA."""
     whole = math.ceil(max(seconds, 0.0))
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 

@@ -28,10 +28,17 @@ from seatrial.core.text import join_names
 from seatrial.launch.agents import LOG_TAIL_LINES
 from seatrial.launch.transports import AGENT_EXIT_TIMEOUT_S, RemoteCommand, StartRequest, Transport
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder, AgentReport, Node, NodeRecord, RendezvousView
+from seatrial.records.launch import (
+    AFTER_EFFECT_CODES,
+    AGENT_GOT_TERM,
+    FAILED_GRACE_S,
+    AgentOrder,
+    AgentReport,
+    Node,
+    NodeRecord,
+    RendezvousView,
+)
 
-# As in the agent, when one rank has failed: the others often end by themselves, with a better message than ours.
-FAILED_NODE_GRACE_S = 5.0
 EXITED, LOST, NOT_STARTED = "exited", "lost", "not_started"
 MAX_DETAILS = 4
 # Beyond this the times of two hosts cannot be compared.
@@ -181,7 +188,7 @@ class ReportMerger:
     def _fail(self, now_m: float) -> None:
         # Only the first failure starts the grace period.
         if not self._is_failing:
-            self._is_failing, self._stop_at = True, now_m + FAILED_NODE_GRACE_S
+            self._is_failing, self._stop_at = True, now_m + FAILED_GRACE_S
 
     def _due(self, now_t: float, now_m: float) -> Iterator[AgentReport]:
         """Reports that are due now."""

@@ -1,4 +1,4 @@
-"""Provenance of an attempt: host, GPUs, driver, code and versions, in the seeds' columns, with a fingerprint over what must be equal for
+"""Provenance of an attempt: host, GPUs, driver, code and versions, in stage 1's columns, with a fingerprint over what must be equal for
 two runs to be averaged; and which environment variables are recorded.
 
 In: the run's folder, devices, command and environment. Out: a `Provenance`. Gathered before every attempt in milliseconds: constant facts
@@ -177,7 +177,7 @@ def gather_provenance(
         environment=_mask_all(environment),
         plan_hash=plan_hash,
         variables=_mask_all(tuning),
-        # One value a card, or one for all where they are equal and the seeds write it so.
+        # One value a card, or one for all where they are equal and stage 1 writes it so.
         gpu_name=_join_distinct([gpu.name for gpu in gpus]),
         gpu_cc=_join_gpus(gpus, lambda gpu: f"{gpu.index}:{gpu.compute_capability}" if gpu.compute_capability else ""),
         gpu_uuid_list=_join_gpus(gpus, lambda gpu: gpu.uuid),

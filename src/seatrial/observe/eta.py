@@ -50,7 +50,7 @@ class RunEtaTracker:
     """The ETA of one run from the last steps of its ranks."""
 
     def __init__(self, total_steps: int | None, *, mode: str = RANK0, least_samples: int = 10) -> None:
-        """`mode` is the plan's `timing.eta_mode`; `off` switches off the seeds' lines and columns, not this: rank 0 is followed then."""
+        """`mode` is the plan's `timing.eta_mode`; `off` switches off stage 1's lines and columns, not this: rank 0 is followed then."""
         self._total_steps, self._least_samples = total_steps, least_samples
         self._mode = GLOBAL_MAX if mode == GLOBAL_MAX else RANK0
         self._estimators: dict[int, EtaEstimator] = {}
@@ -94,7 +94,7 @@ class RunEtaTracker:
         return replace(estimate, eta_s=eta_s, low_s=low_s, high_s=high_s)
 
     def _guess(self, last_steps: Sequence[LastStep], slowest_ms: float | None, now_t: float) -> TimeLeft | None:
-        """Remaining steps at the latest median step time, as the seeds' driver does before there is an estimate."""
+        """Remaining steps at the latest median step time, as stage 1's driver does before there is an estimate."""
         if self._total_steps is None or slowest_ms is None:
             return None
         last = min(last_steps, key=lambda last: last.step)

@@ -318,7 +318,7 @@ def _slowest_ms(progress: Progress) -> float | None:
 
 # Beyond this, seconds are hard to read.
 MAX_IN_SECONDS_S = 600.0
-WHERE_TO_LOOK = "Read stacks/ in the attempt's folder for where each rank is, and its last lines (seatrial logs RUN{rank})"
+WHERE_TO_LOOK = "See where each rank is in stacks/ of the attempt's folder, and its last lines with `seatrial logs RUN{rank}`"
 SILENT_CAUSES = (
     "A silent rank was suspended (SIGSTOP), has died, or is in a call that holds the GIL; a full or hung file system silences it too"
 )
@@ -326,7 +326,7 @@ COLLECTIVE_CAUSES = (
     "Usual causes: a collective that not every rank reaches, a network or GPU that does not answer, a rank with more batches than another"
 )
 # A single process waits for no other.
-WHERE_TO_LOOK_ALONE = "Read stacks/ in the attempt's folder for where your command is, and its last lines (seatrial logs RUN)"
+WHERE_TO_LOOK_ALONE = "See where your command is in stacks/ of the attempt's folder, and its last lines with `seatrial logs RUN`"
 ALONE_CAUSES = (
     "Usual causes: your command waits for a child process, a lock, input or storage that does not answer, or works on and prints nothing"
 )

@@ -164,7 +164,7 @@ def _check_placeholders(plan: Plan) -> None:
     for path, text in templates(plan):
         for name in names_in(text):
             if name not in known and name == "steps":
-                raise plan.error(path, "{steps} cannot be filled: the plan does not say `steps`")
+                raise plan.error(path, "{steps} cannot be filled: the plan sets no `steps`")
             if name not in known:
                 hint = f"{did_you_mean(name, known)} (for braces of your own write {{{{ and }}}})"
                 raise plan.error(path, f"{{{name}}} is not an axis or setting of the plan; {hint}")

@@ -57,7 +57,7 @@ def _gate(metric: str, reason: str, *, scope: str = "", at_most: float | None = 
 _NO_FAILURE = _gate("failed_runs", "a configuration that fails sometimes is not accepted on the runs that survived", at_most=0)
 _COMPARABLE = _gate("loss_comparable", "a speed-up that worsens the loss does not count")
 _FINITE = _gate("loss_finite", "a loss that is not finite is a failed training, however fast it is")
-# The seed's accuracy run in FP16 on 13,368 samples of CNN/DailyMail; required are 99 % of each score and 90 % of the length.
+# The original procedure's FP16 accuracy run on 13,368 samples of CNN/DailyMail; required are 99 % of each score and 90 % of the length.
 _ROUGE_TARGETS = {"rouge1": 38.7792, "rouge2": 15.9075, "rougeL": 24.4957, "rougeLsum": 35.793}
 _LENGTH_TARGET = 8_167_644
 
@@ -162,8 +162,8 @@ CRITERIA_PRESETS: dict[str, CriteriaPreset] = {
         _NO_FAILURE,
         _gate(
             "tokens_per_s",
-            "the runbook's number, which its seed set from a broken baseline: loops in Python held that at 37 to 39. "
-            "One A100 does 9,200 without them, so passing says little",
+            "the original procedure's number, from a baseline held at 37 to 39 by loops in Python. "
+            "One A100 does 9,200 without them, so passing proves little",
             at_least=39,
         ),
     ),
@@ -232,7 +232,7 @@ CRITERIA_PRESETS: dict[str, CriteriaPreset] = {
     ),
     "inference_accuracy": _preset("Llama 3.1 8B on all 13,368 samples of CNN/DailyMail: scores of the FP16 reference", *_accuracy()),
 }
-"""Requirements of each seed for a result, by name. Every bound has a reason, which the verdict shows."""
+"""Requirements of each procedure for a result, by name. Every bound has a reason, which the verdict shows."""
 
 
 def units_for(unit: str) -> tuple[str, ...]:

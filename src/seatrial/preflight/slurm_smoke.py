@@ -77,7 +77,7 @@ INFINIBAND = information(
     name="InfiniBand",
     what="the adapters of the nodes",
     prevents="NCCL over TCP where InfiniBand was meant",
-    fix="NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME belong into site.yaml",
+    fix="set NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME in site.yaml",
 )
 PYTHONS = warning(
     name="Python on all nodes",

@@ -470,8 +470,8 @@ HOOK, SOURCES_HOOK = "host_problems", "source_problems"
 
 WORKLOAD_SETTING = refusal(
     name="setting {key}",
-    what="what a bundled workload itself says of its settings on this host, such as a precision that its device does not have. For a job "
-    "of Slurm: of models and data on a file system that all nodes share; of the rest its first node says so, before ranks start",
+    what="problems that a bundled workload reports for its settings on this host, such as a precision that its device does not have. For "
+    "Slurm jobs only models and data on a shared file system are checked here, the rest on the first node before ranks start",
     prevents="the same error of {workload}, from every rank, after the start",
     fix="change {key} in `settings` or its axis, or run on a host that supports it",
 )

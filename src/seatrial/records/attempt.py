@@ -149,9 +149,9 @@ class StepTables(RunFacts):
     pauses: polars.DataFrame
     world_size: int
     timing_points: tuple[TimingPoint, ...] = ()
-    """Printed by the script itself (the seeds' `Timing` lines); empty where analysis has to compute them."""
+    """Printed by the script itself (stage 1's `Timing` lines); empty where analysis has to compute them."""
     eta_points: tuple[EtaPoint, ...] = ()
-    """The same, from the seeds' `TimingETA` lines."""
+    """The same, from stage 1's `TimingETA` lines."""
     startup: StartupFacts | None = None
     """None without the probe."""
     locations: tuple[RankLocation, ...] = ()

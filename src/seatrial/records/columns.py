@@ -1,7 +1,6 @@
-"""Column names of every table, in order: the stage-1 benchmark's (the seeds'), then ours; those of the chart tables; and other names of the
-original stage-1 scripts.
+"""Column names of every table, in order; those of the chart tables; and other names of the original stage-1 scripts.
 
-The seeds are those scripts: their columns, `*_SEED`, never change. `*_OURS` follow, then axes without a seed column, as `axis_NAME`.
+The columns of those scripts, `*_STAGE1`, come first and never change. `*_OURS` follow, then axes without a stage-1 column, as `axis_NAME`.
 
 Chart tables are OUT/charts/NAME.csv, from which, with summary.json, every chart is drawn: times are seconds since the launch of the
 attempt, downsampling keeps all extremes, and distributions, shares and ranks are of the counted steps, with their window and n.
@@ -19,7 +18,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 ARRIVALS = _names("offset_bytes t m")
-MANIFEST_SEED = _names(
+MANIFEST_STAGE1 = _names(
     """
     mode group repeat status exit_code duration_sec last_step last_iter_ms_p50 last_eta_step last_eta_remaining_steps last_eta_sec
     last_eta_hms last_eta_mode iter_p90_over_p50 data_p90_over_p50 step_p90_over_p50 unstable_run_flag port run_dir launcher_log
@@ -78,7 +77,7 @@ FOUND_COLUMNS = _names(
     """
 )
 """Findings in a run; of several GPUs the one whose memory grows fastest."""
-PER_RUN_SEED = _names(
+PER_RUN_STAGE1 = _names(
     """
     mode group repeat run_dir train_log launcher_log zero_stage micro_batch world_size global_batch deterministic cudnn_benchmark
     wall_clock_breakdown num_workers prefetch_factor dataset_manifest_path dataset_use_trim dataset_offline_trimmed
@@ -110,7 +109,7 @@ PER_RUN_OURS = (
     *_names("resumed_from resumed_at lost_steps downtime_sec"),
     "startup_ops_build_sec",
 )
-GROUP_SEED = _names(
+GROUP_STAGE1 = _names(
     """
     group mode runs zero_stage micro_batch num_workers prefetch_factor enable_cuda_sync_timing timing_rank_scope
     precision_mode_effective model_load_dtype_effective attn_impl_effective speech_attn_impl_effective text_attn_impl_effective
@@ -173,9 +172,9 @@ SKIPPED = _names(
 )
 
 AXIS = "axis_"
-"""Prefix of the columns of axes without a seed column."""
-# Axes and settings the seeds have a column for; every other axis follows as `axis_NAME`.
-SEED_SETTINGS = frozenset(
+"""Prefix of the columns of axes without a stage-1 column."""
+# Axes and settings with a stage-1 column; every other axis follows as `axis_NAME`.
+STAGE1_SETTINGS = frozenset(
     _names(
         """
         checkpoint_every_steps cudnn_benchmark dataset_manifest_path dataset_offline_trimmed dataset_use_trim deterministic
@@ -230,7 +229,7 @@ Columns = dict[str, list[Scalar]]
 """A table by column, all of one length."""
 
 RUN_KEY_COLUMNS = ("run", "group", "repeat")
-"""The first columns of every table on disk; `RunCharts.tables` lacks them."""
+"""The first columns of every chart table on disk; `RunCharts.tables` lacks them."""
 STEPS, STEP_TIMES, PHASES, RANKS, TELEMETRY, SPANS, ETA = "steps", "step_times", "phases", "ranks", "telemetry", "spans", "eta"
 CHART_TABLES: dict[str, tuple[str, ...]] = {
     STEPS: ("rank", "step", "begin_s", "t_s", "iter_ms", "loss", "counted"),
@@ -244,6 +243,7 @@ CHART_TABLES: dict[str, tuple[str, ...]] = {
 """By file name. `steps` are those of the lowest rank that reported any, downsampled: a row begins with its first step (`begin_s`) and ends
 with its last (`t_s`); `counted` is whether they are in the window and hold no pause. `source` is `host`, `gpu 0` or `rank 0`, on many
 hosts `host NAME` and `gpu NAME:0`; a metric has the name of its telemetry column; a span of a GPU is `throttled REASON`."""
+# The type of a column follows from its name in every table; all others are floats.
 NAME_COLUMNS = frozenset({"run", "group", "host", "gpu", "phase", "source", "metric", "span"})
 INTEGER_COLUMNS = frozenset({"repeat", "rank", "step", "first_step", "last_step", "n"})
 BOOLEAN_COLUMNS = frozenset({"counted"})
@@ -251,7 +251,6 @@ TIME_COLUMNS = frozenset({"begin_s", "end_s", "t_s", "elapsed_s", "eta_s", "low_
 """Seconds, to the millisecond."""
 NON_FINITE_COLUMNS = frozenset({"loss"})
 """Columns in which nan and inf are kept."""
-# The type of a column follows from its name in every table; all others are floats.
 DRAWN_GPU = (
     "power_w", "sm_clock_mhz", "temp_c", "util_gpu_pct", "mem_used_mib", "mem_free_mib", "pcie_rx_kib_per_s", "pcie_tx_kib_per_s",
 )  # fmt: skip

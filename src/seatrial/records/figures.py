@@ -21,8 +21,8 @@ class Figure:
     meaning: str
     is_rate: bool = False
     """Work per second, all ranks together."""
-    seed_column: str | None = None
-    """Set where the figure is one of the seeds' columns, which are of groups, not of runs, and have no interval."""
+    stage1_column: str | None = None
+    """Set where the figure is one of stage 1's columns, which are of groups, not of runs, and have no interval."""
 
 
 FIGURES = {
@@ -47,26 +47,26 @@ FIGURES = {
             unit="ms iter p50",
             higher_is_better=False,
             meaning="lowest p50 of the sum of phases, averaged over the last timing points",
-            seed_column=ITER_P50,
+            stage1_column=ITER_P50,
         ),
         Figure(
             name="stability",
             unit="stability score",
             higher_is_better=False,
             meaning="lowest stability score: p90 over p50 of the sum of phases, unstable runs counted against it",
-            seed_column=STABILITY_SCORE,
+            stage1_column=STABILITY_SCORE,
         ),
         Figure(
             name="balanced",
             unit="balanced place",
             higher_is_better=False,
             meaning="lowest sum of the places by iter_p50 and by stability",
-            seed_column="rank_balanced",
+            stage1_column="rank_balanced",
         ),
     )
 }
 """By name, in the order of tables."""
-MEASURED = tuple(name for name, figure in FIGURES.items() if figure.seed_column is None)
+MEASURED = tuple(name for name, figure in FIGURES.items() if figure.stage1_column is None)
 """Figures of single runs."""
 RATES = tuple(name for name, figure in FIGURES.items() if figure.is_rate)
 THROUGHPUT = (*RATES, "duration_s")

@@ -180,6 +180,9 @@ class Communicator:
 AFTER_EFFECT_CODES = (1, -15)
 """Exit codes of ranks and hosts that only lost a peer, and may be reported before it: other codes are better evidence."""
 
+FAILED_GRACE_S = 5.0
+"""After a rank or node has failed, the others often end by themselves, with a better message than ours."""
+
 AGENT_GOT_TERM = "the agent was sent TERM"
 """Detail of `exited` where that ended the run."""
 

@@ -188,7 +188,7 @@ class LossCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class LastSteps:
-    """The seeds' rule of thumb: mean and standard deviation over the last 50 counted steps."""
+    """Stage 1's rule of thumb: mean and standard deviation over the last 50 counted steps."""
 
     n: int
     mean_ms: float
@@ -285,7 +285,7 @@ Effective = dict[str, EffectiveSetting]
 
 
 MIN_REPEATS = 3
-"""With fewer, the seeds' gates give no verdict: the interval of two runs is wide, and one has no spread."""
+"""With fewer, stage 1's gates give no verdict: the interval of two runs is wide, and one has no spread."""
 ROUNDING_RATIO = 1e-9
 """Tolerance of floating-point rounding."""
 
@@ -300,13 +300,13 @@ class StabilityVerdict(str, enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupStability:
-    """Stability by the seeds' gates: median and highest p90/p50 of the runs, spread over the repeats, share of unstable runs."""
+    """Stability by stage 1's gates: median and highest p90/p50 of the runs, spread over the repeats, share of unstable runs."""
 
     verdict: StabilityVerdict
     reason: str
     runs: int
     ratio_median: float | None = None
-    """Median over the runs of iter p90/p50 (the last timing window, as the seeds take it)."""
+    """Median over the runs of iter p90/p50 (the last timing window, as stage 1 takes it)."""
     ratio_max: float | None = None
     cv_pct: float | None = None
     """Coefficient of variation of the throughput over the repeats; None below two runs."""
@@ -355,7 +355,7 @@ IDLE_PCT = 10.0
 ANTI_CORRELATED_GPUS = "anti_correlated_gpus"
 """Kind of the cause."""
 JITTER_RATIO = 2.0
-"""The seeds' bound for iter p90/p50: persistently above it, the platform jitters."""
+"""Stage 1's bound for iter p90/p50: persistently above it, the platform jitters."""
 JITTER_SHARE = 0.5
 """Share of a run's timing windows from which it is persistent."""
 MIN_WINDOWS = 3
@@ -512,8 +512,8 @@ class RunMeasure(RunFacts):
     steps_done: int | None = None
     """Steps of rank 0, by the step numbers it reported."""
     duration_s: float | None = None
-    seed: dict[str, Scalar] = field(default_factory=dict)
-    """The seeds' per-run columns that come from timing, by column name."""
+    stage1: dict[str, Scalar] = field(default_factory=dict)
+    """Stage 1's per-run columns that come from timing, by column name."""
     timing_points: tuple[TimingPoint, ...] = ()
     startup: dict[str, float] = field(default_factory=dict)
     """Parts of `startup_s` in seconds (STARTUP_PARTS), of the rank that was ready last; empty without the probe."""
@@ -609,8 +609,8 @@ class GroupSummary(GroupFacts):
     """By name (figures.MEASURED)."""
     window_n: int = 0
     """Steps counted over all runs."""
-    seed: dict[str, Scalar] = field(default_factory=dict)
-    """The seeds' group columns, by column name."""
+    stage1: dict[str, Scalar] = field(default_factory=dict)
+    """Stage 1's group columns, by column name."""
     stability: GroupStability | None = None
     cautions: tuple[Caution, ...] = ()
 

@@ -33,8 +33,8 @@ class Outcome(str, enum.Enum):
         return self in (Outcome.INTERRUPTED, Outcome.SKIPPED)
 
     @property
-    def seed_status(self) -> str:
-        """The seeds' status column."""
+    def stage1_status(self) -> str:
+        """Stage 1's status column."""
         return "success" if self is Outcome.OK else "failed"
 
 

@@ -70,11 +70,14 @@ SUMMARY_KEYS = (
     "may_have_failed", "broken_losses", "unsteady_runs", "counted", "fingerprint", "figures", "window_n", "seed", "stability", "debug",
     "cautions", "work", "typed_work", "declares_work", "effective_settings", "requested",
 )  # fmt: skip
+SUMMARY_FIELDS = {"seed": "stage1"}
+"""Keys whose field has another name."""
 
 
 def ranked_group_json(row: RankedGroup) -> dict[str, Any]:
     """A row as `run --json` has it."""
-    document = {**to_json(row), "summary": {name: to_json(getattr(row.summary, name)) for name in SUMMARY_KEYS}}
+    summary = {name: to_json(getattr(row.summary, SUMMARY_FIELDS.get(name, name))) for name in SUMMARY_KEYS}
+    document = {**to_json(row), "summary": summary}
     # `reason` has it.
     del document["no_effect"]
     return document
@@ -92,7 +95,7 @@ class Ranking:
     winner: str | None = None
     """The group that is proven best (`decided`); None where none is."""
     latency_winner: str | None = None
-    """The seeds' best: lowest mean tail iter p50; None where that group is confounded with another, unless that is allowed, and where
+    """Stage 1's best: lowest mean tail iter p50; None where that group is confounded with another, unless that is allowed, and where
     the size of a sample differs."""
     lowest_latency: str | None = None
     """The group with the lowest mean tail iter p50, winner or not."""

@@ -1,5 +1,5 @@
-"""One attempt as a row of the manifest and of the per-run table: the stage-1 benchmark's columns
-(the seeds'), in their order, then ours.
+"""One attempt as a row of the manifest and of the per-run table: stage 1's columns in their order,
+then ours.
 
 In: an attempt and what was measured of it. Out: column → value. A column that does not apply is None or absent.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Scalar
-from seatrial.records.columns import AXIS, SEED_SETTINGS
+from seatrial.records.columns import AXIS, STAGE1_SETTINGS
 from seatrial.records.measure import Effective, MemoryTrend, MemoryVerdict, RunMeasure
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
@@ -38,10 +38,10 @@ SETTING_NAMES = {
     "torch_compile_enabled": ("torch_compile_enabled", "torch_compile", "enable_torch_compile", "compile"),
     "tf32_enabled": ("tf32_enabled", "tf32", "enable_tf32"),
 }
-# The seeds' columns about the machine.
+# Stage 1's columns about the machine.
 MACHINE_COLUMNS = ("gpu_name", "gpu_cc", "gpu_uuid_list", "gpu_power_limit_w", "pcie_gen", "driver_version", "git_commit_hash")
 PROVENANCE_COLUMNS = (*MACHINE_COLUMNS, "git_branch", "git_dirty")
-SETTING_COLUMNS = tuple(sorted(SEED_SETTINGS))
+SETTING_COLUMNS = tuple(sorted(STAGE1_SETTINGS))
 
 
 def config_cells(
@@ -51,7 +51,7 @@ def config_cells(
     world_size: int | None = None,
     telemetry: TelemetryAccount | None = None,
 ) -> dict[str, Scalar]:
-    """Every configuration column of the seeds: requested and effective settings, machine; None where it does not apply to this run."""
+    """Every configuration column of stage 1: requested and effective settings, machine; None where it does not apply to this run."""
     ranks = world_size or spec.place.ranks
     requested = {**spec.axes, **spec.settings}
     cells: dict[str, Scalar] = {name: effective[name].effective if name in effective else requested.get(name) for name in SETTING_COLUMNS}
@@ -67,7 +67,7 @@ def config_cells(
 
 
 def telemetry_cells(account: TelemetryAccount | None) -> dict[str, Scalar]:
-    """Rows of telemetry, and the seeds' flags, true where there are none; telemetry_note has the reason."""
+    """Rows of telemetry, and stage 1's flags, true where there are none; telemetry_note has the reason."""
     cells: dict[str, Scalar] = {}
     for kind in ("gpu", "host"):
         sampler: SamplerAccount | None = getattr(account, kind, None)
@@ -77,8 +77,8 @@ def telemetry_cells(account: TelemetryAccount | None) -> dict[str, Scalar]:
 
 
 def axis_cells(axes: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Axes without a seed column, as `axis_NAME`."""
-    return {f"{AXIS}{name}": value for name, value in axes.items() if name not in SEED_SETTINGS}
+    """Axes without a stage-1 column, as `axis_NAME`."""
+    return {f"{AXIS}{name}": value for name, value in axes.items() if name not in STAGE1_SETTINGS}
 
 
 def fallback_reasons(effective: Effective) -> str:
@@ -163,7 +163,7 @@ def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scalar]
     if measure and not measure.ranks_known:
         config |= {"world_size": None, "global_batch": None}
     cells = {**config, **axis_cells(attempt.spec.axes), **_identity(attempt)}
-    return cells | measure.seed | _timing(measure) | measure.telemetry | found_cells(measure) if measure else cells
+    return cells | measure.stage1 | _timing(measure) | measure.telemetry | found_cells(measure) if measure else cells
 
 
 def train_log(attempt: Attempt) -> str | None:

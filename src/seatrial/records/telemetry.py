@@ -1,6 +1,6 @@
 """Telemetry: columns of gpu_telemetry.csv and host_telemetry.csv, and telemetry.json, the samplers' own account.
 
-The seeds' columns come first, under their names; ours follow. A cell is empty where the driver or the kernel has no value.
+Stage 1's columns come first, under their names; ours follow. A cell is empty where the driver or the kernel has no value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from seatrial.records.caution import Caution
 if TYPE_CHECKING:
     import polars
 
-GPU_SEED = (
+GPU_STAGE1 = (
     "timestamp", "epoch_sec", "gpu_index", "gpu_uuid", "gpu_name", "temp_c", "util_gpu_pct", "util_mem_pct", "power_w", "sm_clock_mhz",
     "mem_clock_mhz", "mem_used_mib", "mem_total_mib",
 )  # fmt: skip
@@ -23,19 +23,19 @@ GPU_OURS = (
 )  # fmt: skip
 """`energy_j` counts since the driver was loaded; `throttle_reasons` joins names with `+`, empty while the clocks are free; `gap_s` is
 the time since the sample before, filled only where that is more than two intervals."""
-HOST_SEED = (
+HOST_STAGE1 = (
     "timestamp", "epoch_sec", "load1", "load5", "load15", "cpu_user_pct", "cpu_system_pct", "cpu_idle_pct", "mem_total_kib",
     "mem_available_kib", "mem_used_kib", "swap_total_kib", "swap_free_kib", "rss_kib",
 )  # fmt: skip
 """`rss_kib` is that of the run's whole process tree, data workers included."""
-HOST_SAMPLER_SEED = ("train_proc_count", "train_rss_kib", "train_vsz_kib")
-"""Further columns of the seeds' hand-written sampler."""
+HOST_SAMPLER_STAGE1 = ("train_proc_count", "train_rss_kib", "train_vsz_kib")
+"""Further columns of stage 1's hand-written sampler."""
 HOST_OURS = (
     "cpu_iowait_pct", "cpu_steal_pct", "tree_cpu_pct", "tree_threads", "shm_used_kib", "shm_total_kib", "disk_read_kib_per_s",
     "disk_write_kib_per_s", "net_rx_kib_per_s", "net_tx_kib_per_s", "sample_ms", "gap_s",
 )  # fmt: skip
-GPU_COLUMNS = (*GPU_SEED, *GPU_OURS)
-HOST_COLUMNS = (*HOST_SEED, *HOST_SAMPLER_SEED, *HOST_OURS)
+GPU_COLUMNS = (*GPU_STAGE1, *GPU_OURS)
+HOST_COLUMNS = (*HOST_STAGE1, *HOST_SAMPLER_STAGE1, *HOST_OURS)
 TEXT_COLUMNS = ("timestamp", "gpu_uuid", "gpu_name", "throttle_reasons")
 """All others are numbers."""
 MAX_VALUES = {"power_w": 5000.0, "temp_c": 200.0}

@@ -127,7 +127,7 @@ METRICS: dict[str, MetricEntry] = {
     "unstable_run_ratio": _of_group(
         "share of a group's runs whose last timing window is unstable (iter p90/p50 above 2 or step p90/p50 above 3)",
         "ratio",
-        group_field="seed.unstable_run_ratio",
+        group_field="stage1.unstable_run_ratio",
     ),
     "wall_p90_over_p50": _measured(
         "p90 over p50 of the wall time of a step", "ratio", "wall_p90_over_p50", "figures.wall_p90_over_p50", default_scope=EVERY_RUN
@@ -135,11 +135,11 @@ METRICS: dict[str, MetricEntry] = {
     "iter_p90_over_p50": _measured(
         "p90 over p50 of the sum of phases in the last timing window",
         "ratio",
-        "seed.iter_p90_over_p50",
-        "seed.iter_p90_over_p50_mean",
+        "stage1.iter_p90_over_p50",
+        "stage1.iter_p90_over_p50_mean",
         default_scope=EVERY_RUN,
     ),
-    "step_p90_over_p50": _of_run("p90 over p50 of the phase `step` in the last timing window", "ratio", "seed.step_p90_over_p50"),
+    "step_p90_over_p50": _of_run("p90 over p50 of the phase `step` in the last timing window", "ratio", "stage1.step_p90_over_p50"),
     "iter_ratio_median": _of_group(
         "median over a group's runs of iter p90/p50 in the last timing window", "ratio", group_field="stability.ratio_median"
     ),
@@ -170,7 +170,7 @@ METRICS: dict[str, MetricEntry] = {
     "host_rss_peak_mib": _of_run("most resident memory of a run's process tree", "MiB", "telemetry.host_rss_peak_mib"),
     "gpu_throttled_pct": _of_run("share of the samples of its GPUs in which one was throttled", "%", "telemetry.gpu_throttled_pct"),
     "gpu_telemetry_empty_ratio": _of_group(
-        "share of a group's runs without samples of the GPUs", "ratio", group_field="seed.gpu_telemetry_empty_ratio"
+        "share of a group's runs without samples of the GPUs", "ratio", group_field="stage1.gpu_telemetry_empty_ratio"
     ),
     # Reported by the workload itself.
     "ttft_p99_ms": _of_run("p99 of the time to the first token, reported by the workload", "ms", "reported.ttft_p99_ms"),

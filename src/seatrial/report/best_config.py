@@ -22,7 +22,7 @@ from seatrial.records.results import CampaignResults
 from seatrial.report.tables import Row, group_rows
 from seatrial.report.text import one_line
 
-# Overrides of the seeds' trainer; a workload with a ZeRO stage takes the same names.
+# Overrides of stage 1's trainer; a workload with a ZeRO stage takes the same names.
 HYDRA_KEYS = (
     ("zero_stage", "deepspeed_config_yaml.zero_optimization.stage"),
     ("micro_batch", "deepspeed_config_yaml.train_micro_batch_size_per_gpu"),
@@ -76,7 +76,7 @@ def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
 
 
 def best_config(results: CampaignResults, best: BestConfig) -> dict[str, Any]:
-    """The seeds' 36 keys, then the settings and how certain the choice is."""
+    """Stage 1's 36 keys, then the settings and how certain the choice is."""
     ranking = results.ranking
     estimate = best.group.figures.get(ranking.metric)
     ranked = next((row for row in ranking.groups if row.group == best.group.group), None)
@@ -110,7 +110,7 @@ def best_env(best: BestConfig) -> str:
 
 
 def best_overrides(best: BestConfig) -> str:
-    """A comment, then the seeds' hydra lines where the workload has a ZeRO stage, else lines for `seatrial run --set`."""
+    """A comment, then stage 1's hydra lines where the workload has a ZeRO stage, else lines for `seatrial run --set`."""
     for_trainer = best.row.get("zero_stage") is not None
     command = "the trainer's command" if for_trainer else "`seatrial run PLAN --set LINE`"
     lines = [f"# {format_cell(best.group.group)}: each line is for {command}"]

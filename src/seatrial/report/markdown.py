@@ -23,8 +23,8 @@ from seatrial.report.markdown_sections import (
     phases_section,
     ranking_section,
     ranks_section,
-    seed_sections,
     smoke_section,
+    stage1_sections,
     startup_section,
     statements_section,
     step_time_section,
@@ -84,7 +84,7 @@ def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) 
     if several := [*smoke_section(results), *hosts_section(results)]:
         yield Details(title="Smoke record, hosts", sections=_sections(several))
     yield Details(title="Step time, phases, start-up, ranks, telemetry", sections=_sections(courses))
-    yield Details(title="Best config, ETA, groups", sections=_sections(seed_sections(results, paths)))
+    yield Details(title="Best config, ETA, groups", sections=_sections(stage1_sections(results, paths)))
     yield Details(title="Machine and files", sections=_sections([*_machine(results), *_files(paths)]))
 
 

@@ -365,7 +365,7 @@ QUALITY = ("estimates", "median error s", "p90 error s", "median, of the run", "
 def eta_section(results: CampaignResults) -> Iterator[str]:
     """Heading, first and last estimate of each run, and the error of all estimates."""
     yield "## ETA Overview"
-    seeds = [(run.attempt.spec.run, run.measure.seed) for run in results.counted if run.measure]
+    seeds = [(run.attempt.spec.run, run.measure.stage1) for run in results.counted if run.measure]
     estimated: list[Row] = [{"run": name, **seed} for name, seed in seeds if seed.get("eta_points")]
     if estimated:
         headers = ["run", *(title for _, title in OVERVIEW)]
@@ -428,8 +428,8 @@ STABLE_COLUMNS = (
 SKIPPED_COLUMNS = (("reason", "reason"), ("outcome", "outcome"), ("cause", "cause"), ("action", "what to do"))
 
 
-def seed_sections(results: CampaignResults, paths: CampaignPaths) -> Iterator[str]:
-    """Heading and body of each section, in the seeds' order."""
+def stage1_sections(results: CampaignResults, paths: CampaignPaths) -> Iterator[str]:
+    """Heading and body of each section, in stage 1's order."""
     groups = group_rows(results)
     yield "## Best Config"
     yield _best_config(results, paths)

@@ -67,7 +67,7 @@ class RunDiff:
     parted_by: tuple[str, ...]
     """Facts of the fingerprint that differ; also empty where a fingerprint was computed by other rules, or is missing."""
     may_be_averaged: bool
-    says: str
+    conclusion: str
     """Whether they may be averaged, in a sentence."""
 
     @property
@@ -94,7 +94,7 @@ def diff_runs(before: DiffedRun, after: DiffedRun) -> RunDiff:
         fingerprints_equal=equal,
         parted_by=parting,
         may_be_averaged=equal and same_settings and same_effective,
-        says=_sentence(old, new, parting, same_settings, same_effective),
+        conclusion=_sentence(old, new, parting, same_settings, same_effective),
     )
 
 
@@ -216,7 +216,7 @@ def diff_lines(diff: RunDiff, width: int) -> list[str]:
     if masked := diff.masked:
         lines += textwrap.wrap(f"Masked in both, so a difference would not show: {', '.join(masked)}.", width)
     # Names and values come from files and may contain control sequences.
-    return [one_line(line) for line in (*lines, *textwrap.wrap(diff.says, width))]
+    return [one_line(line) for line in (*lines, *textwrap.wrap(diff.conclusion, width))]
 
 
 def diff_json(diff: RunDiff) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def diff_json(diff: RunDiff) -> dict[str, Any]:
         "fingerprints_equal": diff.fingerprints_equal,
         "may_be_averaged": diff.may_be_averaged,
         "parted_by": list(diff.parted_by),
-        "says": diff.says,
+        "says": diff.conclusion,
         "masked": list(diff.masked),
         "differences": to_json(diff.differences),
     }

@@ -25,15 +25,15 @@ from seatrial.records.columns import (
     BOOLEAN_COLUMNS,
     CHART_TABLES,
     GROUP_OURS,
-    GROUP_SEED,
+    GROUP_STAGE1,
     INTEGER_COLUMNS,
     NAME_COLUMNS,
     PER_RUN_OURS,
-    PER_RUN_SEED,
+    PER_RUN_STAGE1,
     RUN_KEY_COLUMNS,
-    SEED_SETTINGS,
     SKIPPED,
     SPANS,
+    STAGE1_SETTINGS,
     TELEMETRY,
     TIME_COLUMNS,
     Columns,
@@ -64,18 +64,18 @@ MEAN_ALONE = {
 
 
 def axis_columns(results: CampaignResults) -> list[str]:
-    """`axis_NAME` for every axis without a column of the seeds, in the order of their first occurrence."""
+    """`axis_NAME` for every axis without a stage-1 column, in the order of their first occurrence."""
     run_axes = (run.attempt.spec.axes for run in results.runs)
     names = dict.fromkeys(name for axes in (*(group.axes for group in results.groups), *run_axes) for name in axes)
-    return [f"{AXIS}{name}" for name in names if name not in SEED_SETTINGS]
+    return [f"{AXIS}{name}" for name in names if name not in STAGE1_SETTINGS]
 
 
 def per_run_columns(results: CampaignResults) -> list[str]:
-    return [*PER_RUN_SEED, *PER_RUN_OURS, *axis_columns(results)]
+    return [*PER_RUN_STAGE1, *PER_RUN_OURS, *axis_columns(results)]
 
 
 def group_columns(results: CampaignResults) -> list[str]:
-    return [*GROUP_SEED, *GROUP_OURS, *axis_columns(results)]
+    return [*GROUP_STAGE1, *GROUP_OURS, *axis_columns(results)]
 
 
 def per_run_rows(results: CampaignResults) -> list[Row]:
@@ -101,13 +101,13 @@ def ranked_rows(results: CampaignResults) -> list[Row]:
 
 
 def rows_by_stability(results: CampaignResults) -> list[Row]:
-    """Groups with a rank by stability, in the seeds' order."""
+    """Groups with a rank by stability, in stage 1's order."""
     placed = [(rank, row) for row in group_rows(results) if isinstance(rank := row["rank_by_stability"], int)]
     return [row for _, row in sorted(placed, key=lambda pair: pair[0])]
 
 
 def skipped_rows(results: CampaignResults) -> list[Row]:
-    """Current attempts that ended without timing, with the seeds' reason."""
+    """Current attempts that ended without timing, with stage 1's reason."""
     labels = labels_of(results)
     rows = []
     for run in results.runs:
@@ -140,8 +140,8 @@ def _skip_reason(run: MeasuredRun, metric: str) -> str | None:
 
 def _group_cells(group: GroupSummary, ranked: RankedGroup | None) -> Row:
     cells: Row = {
-        **{name: value for name, value in group.axes.items() if name in SEED_SETTINGS},
-        **{name: value for name, value in group.seed.items() if value is not None},
+        **{name: value for name, value in group.axes.items() if name in STAGE1_SETTINGS},
+        **{name: value for name, value in group.stage1.items() if value is not None},
         **axis_cells(group.axes),
         "group": group.group,
         "mode": group.mode,
@@ -306,7 +306,7 @@ class _Counted:
             yield frame
 
 
-TIMELINE_TABLES = (TELEMETRY, SPANS)
+SAMPLED_TABLES = (TELEMETRY, SPANS)
 FEW_RUNS = 500
 MAX_ROWS, MIN_ROWS = 270_000, 20_000
 TAKEN_BY_A_RUN = 50
@@ -336,7 +336,7 @@ def _rows(run: MeasuredRun) -> int:
     """Rows of its timeline; 0 for an attempt that is not current."""
     if not run.attempt.current or run.charts is None:
         return 0
-    return sum(len(next(iter(table.values()))) for name in TIMELINE_TABLES if (table := run.charts.tables.get(name)))
+    return sum(len(next(iter(table.values()))) for name in SAMPLED_TABLES if (table := run.charts.tables.get(name)))
 
 
 def _chosen(levels: list[list[MeasuredRun]], room: int) -> Iterator[MeasuredRun]:
@@ -406,7 +406,7 @@ def chart_frames(results: CampaignResults) -> Iterator[tuple[str, pl.DataFrame]]
         parts = [
             (run_key, tables[name])
             for run_key, tables, has_timeline in drawn
-            if tables.get(name) and (has_timeline or name not in TIMELINE_TABLES)
+            if tables.get(name) and (has_timeline or name not in SAMPLED_TABLES)
         ]
         if parts:
             yield name, _frame(parts, columns)

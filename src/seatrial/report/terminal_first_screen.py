@@ -44,7 +44,7 @@ def first_screen_lines(results: CampaignResults, width: int) -> list[RenderableT
     """The whole screen, laid out for `width` columns."""
     head = [*_origin(results, width), *headline_lines(results, width)]
     shown = first_screen.key_findings(results)[: first_screen.MAX_FINDINGS]
-    room = MAX_LINES - len(head) - len(where(results, 0, 0, width))
+    room = MAX_LINES - len(head) - len(where(results, 0, 0))
     wanted = len(first_screen.first_rows(results))
     for of_first, of_rest in DETAILS:
         found = _finding_lines(shown, of_first, of_rest, width)
@@ -53,7 +53,7 @@ def first_screen_lines(results: CampaignResults, width: int) -> list[RenderableT
         if rows >= min(wanted, FEWEST_GROUPS):
             break
     ranked = first_screen.first_rows(results, max(min(rows, first_screen.MAX_GROUPS), 1)) if wanted else []
-    tail = where(results, len(ranked), len(shown), width)
+    tail = where(results, len(ranked), len(shown))
     blocks = [head, _ranking(results, ranked, width) if ranked else [], found, tail]
     return [line for at, block in enumerate(filter(None, blocks)) for line in ([Text("")] if at else []) + block]
 
@@ -63,7 +63,7 @@ def _origin(results: CampaignResults, width: int) -> list[RenderableType]:
     return list(clipped(origin, width, LINES_OF_ORIGIN)) if origin else []
 
 
-def where(results: CampaignResults, groups: int, findings: int, width: int) -> list[RenderableType]:
+def where(results: CampaignResults, groups: int, findings: int) -> list[RenderableType]:
     """The page, and how much more there is with the command that prints it."""
     lines: list[RenderableType] = []
     for label, path in written_reports(results)[:1]:

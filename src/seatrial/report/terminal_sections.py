@@ -117,7 +117,7 @@ def fitted(name: str, columns: int) -> str:
 
 
 MAX_RANKED = 16
-MAX_BARRED = 4
+MAX_CANNOT_WIN = 4
 # Below this width notes take two lines, which leaves room for two or three axes.
 WIDE = 100
 # Below this width n and the ratio to the best are left out: the note that names the winner must not be cut.
@@ -145,7 +145,7 @@ def ranking_section(results: CampaignResults, width: int) -> Iterator[Renderable
     if any(row.summary.window_n for row in rows):
         n = "; n: steps counted, all runs" if width >= NARROW else ""
         yield Text(f"wall clock over the {_which_steps(rows)} of each run{n}", style="dim")
-    yield from _barred(rows)
+    yield from _cannot_win(rows)
     yield from _interval_bars(results, shown, width)
 
 
@@ -165,15 +165,15 @@ def _which_steps(rows: Sequence[RankedGroup]) -> str:
     return "steady steps (all that count where none were found)"
 
 
-def _barred(rows: Sequence[RankedGroup]) -> Iterator[RenderableType]:
+def _cannot_win(rows: Sequence[RankedGroup]) -> Iterator[RenderableType]:
     """Why a group that may look fast cannot win, or is not compared."""
-    barred = [row for row in rows if row.note in (ranking.CANNOT_WIN, ranking.CONFOUNDED, ranking.DUPLICATE) and row.reason]
-    for row in barred[:MAX_BARRED]:
+    excluded = [row for row in rows if row.note in (ranking.CANNOT_WIN, ranking.CONFOUNDED, ranking.DUPLICATE) and row.reason]
+    for row in excluded[:MAX_CANNOT_WIN]:
         if row.note == ranking.CANNOT_WIN:
             yield hanging("! ", f"{row.group} {ranking.CANNOT_WIN}: {row.reason}", "red")
         else:
             yield hanging("! ", f"{row.group} is {row.reason}", "yellow")
-    yield from more(len(barred) - MAX_BARRED, "that cannot win")
+    yield from more(len(excluded) - MAX_CANNOT_WIN, "that cannot win")
 
 
 def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup], axes: Sequence[str], width: int) -> Table:

@@ -39,7 +39,7 @@ class GatherOptions(TypedDict, total=False):
     """How a campaign is read."""
 
     tail_points: int | None
-    """Timing points that the seeds' tail columns average; the plan's by default."""
+    """Timing points that stage 1's tail columns average; the plan's by default."""
     baseline: str | None
     """The group that speed-ups are against; the plan's by default."""
     cache: MeasureCache | None

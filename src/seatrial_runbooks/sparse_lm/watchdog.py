@@ -114,7 +114,7 @@ class Watchdog:
             self._found_m = now_m
             self._log(f"[watchdog] watching {self._settings.folder}: {len(self._run.ranks)} rank(s) so far, {self._describe_run()}")
         if not self._run.alive():
-            return self._end(now_m)
+            return self._end()
         for anomaly in self._anomalies(now_m):
             self._report(anomaly)
         if self.anomaly is not None and self._settings.halt:
@@ -144,7 +144,7 @@ class Watchdog:
         run, attempt = self._run.identity()
         return f"run {run or 'without an id'}, attempt {attempt}"
 
-    def _end(self, now_m: float) -> int:
+    def _end(self) -> int:
         for anomaly in self._sampled_anomalies():
             self._report(anomaly)
         unfinished = self._run.lost()

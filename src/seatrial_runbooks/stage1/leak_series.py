@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, linear_regression
 from typing import NamedTuple, TypeVar
 
-from seatrial.collect.logs.launcher_log import StampedLine, read_seed_lines
+from seatrial.collect.logs.launcher_log import StampedLine, read_stage1_lines
 from seatrial.collect.original.attempt_records import LARGEST_SAMPLES_BYTES
 from seatrial.collect.original.manifests import NO_FILE, RunKey, number, read_lines, whole
 from seatrial.collect.original.runs import Span, restarts
@@ -293,7 +293,7 @@ def _run_key(row: Cells) -> RunKey | None:
 
 def log_points(lines: Sequence[str]) -> list[Point]:
     """Points from the `Timing` lines of one attempt."""
-    read = read_seed_lines([StampedLine(None, line, math.nan, math.nan) for line in lines]).points
+    read = read_stage1_lines([StampedLine(None, line, math.nan, math.nan) for line in lines]).points
     return [Point(float(point.step), _positive(str(point.values.get(ITER_P50)))) for point in read]
 
 

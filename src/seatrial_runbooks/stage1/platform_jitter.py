@@ -17,7 +17,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import correlation, median
 
-from seatrial.collect.logs.launcher_log import StampedLine, read_seed_lines
+from seatrial.collect.logs.launcher_log import StampedLine, read_stage1_lines
 from seatrial.collect.original.manifests import number
 from seatrial.core.errors import UsageError
 from seatrial.core.files import read_json
@@ -66,7 +66,7 @@ def platform_jitter(root: Path, run: str, attempt: int) -> PlatformJitter:
 
 
 def _persistent(lines: Sequence[str]) -> tuple[str, bool]:
-    points = read_seed_lines([StampedLine(None, line, math.nan, math.nan) for line in lines]).points
+    points = read_stage1_lines([StampedLine(None, line, math.nan, math.nan) for line in lines]).points
     ratios = iter_ratios(points, TimingSpec.timing_window)
     found = jitters_persistently(ratios)
     if found is None:

@@ -1,4 +1,4 @@
-"""The training log, on stdout and in train.log: loss, timing windows and ETA in the seeds' formats.
+"""The training log, on stdout and in train.log: loss, timing windows and ETA in stage 1's formats.
 
 2026-11-15 03:24:55,193 - seatrial - INFO - Step 50: Loss 3.2710
 

@@ -96,7 +96,7 @@ def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankCont
 
 
 def is_checkpoint_due(step: int, settings: Settings) -> bool:
-    """Every `checkpoint_every_steps`, and after the last step, unless the interval exceeds the run, by which the seeds disable it."""
+    """Every `checkpoint_every_steps` and after the last, unless the interval exceeds the run, the original scripts' way to turn it off."""
     every = settings.checkpoint_every_steps
     is_last = every is not None and every <= settings.steps and step == settings.steps - 1
     return is_last or is_due(step, every)

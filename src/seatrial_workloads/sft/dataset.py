@@ -1,7 +1,7 @@
 """The tokenised dataset. In: settings and a tokenizer. Out: rows of examples, the same on every rank, prepared by one process.
 
 On disk: tokens.bin (int32 ids of all examples), examples.json (length and prompt length of each) and, with packing, rows.json. The folder's
-name has the seed's form, `<dataset with _>_L<seq>_N<subset>`, and a key of everything that decides its content.
+name has the original procedure's form, `<dataset with _>_L<seq>_N<subset>`, and a key of everything that decides its content.
 """
 
 from __future__ import annotations

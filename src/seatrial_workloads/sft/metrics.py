@@ -1,6 +1,6 @@
-"""metrics.json: the seed's fields, and beside them correct figures. In: counts and times of a run. Out: one flat object.
+"""metrics.json: the original procedure's fields, and with them correct figures. In: counts and times of a run. Out: one flat object.
 
-The seed counts padding as tokens, leaves out gradient accumulation, and divides by a wall time that includes start-up and the checkpoint;
+The original counts padding as tokens, leaves out gradient accumulation, and divides by a wall time that includes start-up and checkpoint;
 these fields keep its arithmetic. Ours: real and computed tokens of all ranks over the steady window, start-up apart, peak memory, MFU.
 """
 

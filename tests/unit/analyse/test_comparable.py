@@ -126,9 +126,9 @@ def test_step_times_of_samples_of_unlike_size_are_not_ranked() -> None:
     compared = compare(short, long, metric="wall_p50_ms")
     assert (compared.relation, compared.ratio) == (Relation.AMBIGUOUS, None)
     assert "block_size (32 → 64) changes the size of a sample" in compared.reason and compared.cautions == ()
-    # Nor does the seeds' own figure name a winner.
-    seed = {"tail_mean_iter_p50_ms_mean": 20.0}
-    found = rank_groups([replace(SHORT, seed=seed), replace(LONG, seed=seed)], "throughput")
+    # Nor does stage 1's own figure name a winner.
+    cells = {"tail_mean_iter_p50_ms_mean": 20.0}
+    found = rank_groups([replace(SHORT, stage1=cells), replace(LONG, stage1=cells)], "throughput")
     assert found.latency_winner is None and "changes the size of a sample" in found.latency_unlike
 
 
@@ -229,7 +229,7 @@ def test_a_ranking_and_a_comparison_take_the_ranks_from_the_runs() -> None:
     text = "the number of ranks (1 → 3) differs"
     assert compared.relation is Relation.AMBIGUOUS and text in compared.reason and text in ranking.reason
     # No column, and no key of the line for machines.
-    assert "world_size" not in {**groups[0].seed, **ranked_group_json(ranking.groups[0])["summary"]}
+    assert "world_size" not in {**groups[0].stage1, **ranked_group_json(ranking.groups[0])["summary"]}
 
 
 @pytest.mark.parametrize("runs", [ranked_runs("b", (3, 2, 3)), ranked_runs("b", (3, 3, 3), ranks_known=False)])

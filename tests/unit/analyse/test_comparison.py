@@ -1,4 +1,4 @@
-"""A candidate against a baseline: relation, refusals, cautions, the seeds' presets."""
+"""A candidate against a baseline: relation, refusals, cautions, stage 1's presets."""
 
 from __future__ import annotations
 

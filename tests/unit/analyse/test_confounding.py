@@ -145,7 +145,7 @@ def test_the_same_is_allowed_and_marked() -> None:
 def test_speed_up_and_latency_of_confounded_groups_are_left_out_or_marked(allowed: bool) -> None:
     def timed(group: list[MeasuredRun], ms: float) -> list[MeasuredRun]:
         return [
-            replace(run, measure=replace(run.measure, seed={**run.measure.seed, "tail_mean_iter_p50_ms": ms}))
+            replace(run, measure=replace(run.measure, stage1={**run.measure.stage1, "tail_mean_iter_p50_ms": ms}))
             for run in group
             if run.measure
         ]
@@ -153,7 +153,7 @@ def test_speed_up_and_latency_of_confounded_groups_are_left_out_or_marked(allowe
     third = timed(runs("z0_mb8", {"zero_stage": 0, "micro_batch": 8}, {"tower_graph": ON}, rate=90.0), 60.0)
     measured = [*timed(Z0, 46.0), *timed(Z1, 55.0), *third]
     groups = summarise_groups(measured, "z0", allow_confounded=allowed)
-    speedup = {group.group: group.seed["speedup_vs_baseline"] for group in groups}
+    speedup = {group.group: group.stage1["speedup_vs_baseline"] for group in groups}
     assert (speedup["z0"], speedup["z0_mb8"]) == (1.0, pytest.approx(46 / 60))
     assert speedup["z1"] == (pytest.approx(46 / 55) if allowed else None)
     (caution,) = [caution for group in groups for caution in group.cautions if caution.kind == "unlike_baseline"]

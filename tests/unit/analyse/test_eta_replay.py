@@ -130,7 +130,7 @@ def test_a_measured_run_has_points_quality_and_the_seeds_columns() -> None:
     assert found.eta_quality is not None
     assert found.eta_quality.points == 7
     assert found.eta_quality.median_fraction < 0.01
-    assert (found.seed["eta_points"], found.seed["eta_mode_effective"], found.seed["last_eta_step"]) == (7, "global_max", 350)
+    assert (found.stage1["eta_points"], found.stage1["eta_mode_effective"], found.stage1["last_eta_step"]) == (7, "global_max", 350)
 
 
 @settings(deadline=None)

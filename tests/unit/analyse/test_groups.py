@@ -1,4 +1,4 @@
-"""Groups: which runs count, their figures and the seeds' columns."""
+"""Groups: which runs count, their figures and stage 1's columns."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from seatrial.analyse.groups import MIXED, seed_group_cells, summarise_groups
+from seatrial.analyse.groups import MIXED, stage1_group_cells, summarise_groups
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
-from seatrial.records.columns import GROUP_SEED
+from seatrial.records.columns import GROUP_STAGE1
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import MeasuredRun
 from tests.unit.analyse import factory
 from tests.unit.analyse.factory import measured, spec
 
 
-def ok_run(group: str, repeat: int, rate: float = 100.0, *, seed: dict[str, Any] | None = None, **changes: Any) -> MeasuredRun:
-    values = {"samples_per_s": rate, "steps_per_s": rate / 8, "seed": seed or {}}
+def ok_run(group: str, repeat: int, rate: float = 100.0, *, stage1: dict[str, Any] | None = None, **changes: Any) -> MeasuredRun:
+    values = {"samples_per_s": rate, "steps_per_s": rate / 8, "stage1": stage1 or {}}
     return factory.measured(factory.spec(group, repeat), measure=values, **changes)
 
 
@@ -28,7 +28,7 @@ def test_runs_of_a_key_are_one_group_with_geometric_means() -> None:
     assert (found.group, found.runs, found.failed_runs, found.window_n) == ("a", 2, 0, 200)
     assert found.figures["samples_per_s"].mean == pytest.approx(100.0)
     assert found.figures["samples_per_s"].n == 2
-    assert set(found.seed) == set(GROUP_SEED)
+    assert set(found.stage1) == set(GROUP_STAGE1)
 
 
 def test_failed_runs_are_counted_and_interrupted_ones_are_not() -> None:
@@ -81,15 +81,15 @@ def test_failures_before_a_success_are_reported() -> None:
 
 def test_speedup_is_over_the_baseline() -> None:
     slow, fast = {"tail_mean_iter_p50_ms": 200.0}, {"tail_mean_iter_p50_ms": 100.0}
-    groups = summarise_groups([ok_run("old_like", 1, seed=slow), ok_run("tuned", 1, seed=fast)], "old_like")
-    assert [group.seed["speedup_vs_baseline"] for group in groups] == [1.0, 2.0]
-    assert [group.seed["speedup_vs_baseline"] for group in summarise_groups([ok_run("tuned", 1, seed=fast)], "old_like")] == [None]
+    groups = summarise_groups([ok_run("old_like", 1, stage1=slow), ok_run("tuned", 1, stage1=fast)], "old_like")
+    assert [group.stage1["speedup_vs_baseline"] for group in groups] == [1.0, 2.0]
+    assert [group.stage1["speedup_vs_baseline"] for group in summarise_groups([ok_run("tuned", 1, stage1=fast)], "old_like")] == [None]
 
 
 def test_a_group_without_a_good_run_keeps_its_configuration() -> None:
     failed = factory.measured(factory.spec("a", 1, settings={"micro_batch": 8}), outcome=Outcome.FAILED)
     (found,) = summarise_groups([failed], "old_like")
-    assert (found.runs, found.failed_runs, found.seed["micro_batch"]) == (0, 1, 8)
+    assert (found.runs, found.failed_runs, found.stage1["micro_batch"]) == (0, 1, 8)
     assert found.figures == {}
 
 
@@ -121,19 +121,19 @@ def test_a_run_with_another_effective_setting_than_the_newest_is_set_aside(other
     assert words in next(caution.text for caution in found.cautions if caution.kind == "unlike_runs")
 
 
-def run(repeat: int = 1, micro_batch: int = 8, **seed: Scalar) -> MeasuredRun:
-    return measured(spec("a", repeat, settings={"micro_batch": micro_batch}), measure={"seed": seed})
+def run(repeat: int = 1, micro_batch: int = 8, **stage1: Scalar) -> MeasuredRun:
+    return measured(spec("a", repeat, settings={"micro_batch": micro_batch}), measure={"stage1": stage1})
 
 
 def cells(*runs: MeasuredRun, counted: tuple[MeasuredRun, ...] | None = None) -> dict[str, Any]:
-    return seed_group_cells(runs, runs if counted is None else counted)
+    return stage1_group_cells(runs, runs if counted is None else counted)
 
 
 def test_every_column_but_those_that_others_fill() -> None:
-    assert list(cells(run())) == [name for name in GROUP_SEED if name not in ("group", "mode", "runs")]
+    assert list(cells(run())) == [name for name in GROUP_STAGE1 if name not in ("group", "mode", "runs")]
 
 
-def test_seed_configuration_is_one_value_or_mixed() -> None:
+def test_stage1_configuration_is_one_value_or_mixed() -> None:
     columns = [name for name, value in cells(run(micro_batch=8), run(2, micro_batch=16)).items() if value == MIXED]
     assert columns == ["micro_batch"]
     assert cells(run(), run(2))["micro_batch"] == 8 and cells(run())["zero_stage"] is None

@@ -114,7 +114,7 @@ def test_a_script_of_unknown_length_gets_timing_points_too() -> None:
     run = factory.spec(steps=None, timing=TimingSpec(log_every=50, timing_window=10, tail_points=20))
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 25)))
     assert [point.step for point in found.timing_points] == list(range(0, 25, 2))
-    assert found.seed["tail_points_used"] == 6
+    assert found.stage1["tail_points_used"] == 6
 
 
 def test_a_loss_of_any_rank_that_is_no_number_is_no_fall() -> None:
@@ -165,17 +165,17 @@ def test_tables_show_the_batch_that_the_rates_are_of() -> None:
     run = factory.spec(ranks=2, steps=240)
     ranks = [factory.steps_of([100.0] * 240, rank=rank, samples=8) for rank in range(2)]
     found = measure_run(factory.attempt(run), factory.tables(*ranks))
-    assert found.seed["global_batch"] == 16 and isinstance(found.seed["global_batch"], int)
-    assert found.seed["tail_samples_per_sec"] == pytest.approx(160.0)
+    assert found.stage1["global_batch"] == 16 and isinstance(found.stage1["global_batch"], int)
+    assert found.stage1["tail_samples_per_sec"] == pytest.approx(160.0)
     row = manifest_row(factory.attempt(run), found)
     assert row["global_batch"] == 16
 
 
 def test_steps_of_different_size_have_no_batch() -> None:
     found = measure_run(factory.attempt(), factory.tables(factory.steps_of([100.0] * 20, samples=[8.0, 7.0] * 10)))
-    assert found.seed["global_batch"] is None
+    assert found.stage1["global_batch"] is None
     known = measure_run(factory.attempt(factory.spec(settings={"micro_batch": 4})), factory.tables(factory.steps_of([100.0] * 20)))
-    assert known.seed["global_batch"] == 4
+    assert known.stage1["global_batch"] == 4
 
 
 @pytest.mark.parametrize(

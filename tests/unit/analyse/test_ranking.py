@@ -152,7 +152,7 @@ def test_throughput_falls_back_to_what_every_group_has() -> None:
 
 def test_groups_on_different_machines_are_a_caution() -> None:
     groups = [
-        group(name, rates, seed={"gpu_name": name}, fingerprint=name) for name, rates in (("H100", [10.0, 10.1]), ("V100", [5.0, 5.1]))
+        group(name, rates, stage1={"gpu_name": name}, fingerprint=name) for name, rates in (("H100", [10.0, 10.1]), ("V100", [5.0, 5.1]))
     ]
     found = rank_groups(groups, "throughput")
     assert "gpu_name" in next(caution.text for caution in found.cautions if caution.kind == "unlike_groups")
@@ -225,8 +225,8 @@ def test_runs_that_stopped_early_keep_their_group_from_winning() -> None:
 
 def seeded(name: str, p50: float | None, score: float, **changes: Any) -> MeasuredRun:
     """A run whose tail p50 and stability score are given."""
-    seed = {} if p50 is None else {"tail_mean_iter_p50_ms": p50, "tail_mean_iter_p90_ms": p50 * score}
-    return factory.measured(factory.spec(name, **changes), measure={"seed": seed})
+    cells = {} if p50 is None else {"tail_mean_iter_p50_ms": p50, "tail_mean_iter_p90_ms": p50 * score}
+    return factory.measured(factory.spec(name, **changes), measure={"stage1": cells})
 
 
 @pytest.mark.parametrize(
@@ -245,12 +245,12 @@ def test_seed_ranks_by_iter_stability_and_their_sum(
 ) -> None:
     groups = summarise_groups([seeded(*run) for run in runs], "")
     columns = ("rank_by_iter_p50", "rank_by_stability", "rank_balanced")
-    assert [tuple(one.seed[name] for name in columns) for one in groups] == ranks
+    assert [tuple(one.stage1[name] for name in columns) for one in groups] == ranks
 
 
 def test_seed_ranks_are_of_each_lane_alone_and_a_sentinel_has_none() -> None:
     runs = [seeded("main", 100.0, 1.5), seeded("off", 90.0, 1.1, lane=False), seeded("watch", 5.0, 1.0, mode="sentinel", lane=False)]
-    assert [one.seed["rank_by_iter_p50"] for one in summarise_groups(runs, "")] == [1, 1, None]
+    assert [one.stage1["rank_by_iter_p50"] for one in summarise_groups(runs, "")] == [1, 1, None]
 
 
 def test_other_ways_to_rank_and_the_latency_winner() -> None:
@@ -323,7 +323,7 @@ def test_groups_without_the_figure_are_named() -> None:
 
 @pytest.mark.parametrize(("cell", "value"), [(1.5, 1.5), (2, 2.0), (0.0, None), (-1.0, None), (True, None), ("mixed", None), (None, None)])
 def test_a_seeds_column_is_a_figure_without_an_interval(cell: object, value: float | None) -> None:
-    found = rank_groups([group_factory("a", seed={"stability_score": cell})], "stability").groups[0].estimate
+    found = rank_groups([group_factory("a", stage1={"stability_score": cell})], "stability").groups[0].estimate
     assert (found and (found.mean, found.n, found.low)) == (value and (value, 1, None))
 
 
@@ -372,7 +372,7 @@ def test_sentences() -> None:
         "loss": [group("broken", [100, 101, 102], broken_losses=1), slow],
         "no metric": [group("a", [1.0, 1.1]), slow, factory.group("poor", figures={"duration_s": Estimate(mean=5.0)})],
         "debug": [group("traced", [100, 101], debug=("NCCL_DEBUG=INFO",)), slow],
-        "machines": [group("a", [1, 1.1], fingerprint="x", seed={"gpu_name": "A"}), group("b", [2, 2.1], fingerprint="y")],
+        "machines": [group("a", [1, 1.1], fingerprint="x", stage1={"gpu_name": "A"}), group("b", [2, 2.1], fingerprint="y")],
         "conditions": [group("a", [1, 1.1], fingerprint="x"), group("b", [2, 2.1], fingerprint="y")],
         "batch": [group(f"bs{size}", [10.0, 11.0], metric="steps_per_s", axes={"bs": size}) for size in (8, 16)],
         "tie, equal jitter": [group(f"nw{at}", [100 + at, 104, 96], jitter=1.1, axes={"nw": at}) for at in (0, 2)],
@@ -385,8 +385,8 @@ def test_sentences() -> None:
         reasons = [f"{place.group}: {place.reason}" for place in found.groups if place.reason]
         recommended = [f"recommended {found.recommended}: {found.recommended_reason}"] if found.recommended_reason else []
         lines.append(f"{name}: {' | '.join((found.reason, *recommended, *reasons, *(caution.text for caution in found.cautions)))}")
-    seeded_lines = rank_groups(summarise_groups([seeded("a", 100.0, 1.5), seeded("b", 90.0, 1.9)], ""), "iter_p50").reason
-    assert_golden("ranking", [*lines, f"seeds' column: {seeded_lines}"])
+    stage1_lines = rank_groups(summarise_groups([seeded("a", 100.0, 1.5), seeded("b", 90.0, 1.9)], ""), "iter_p50").reason
+    assert_golden("ranking", [*lines, f"seeds' column: {stage1_lines}"])
 
 
 def typed(name: str, axes: dict[str, Any], step_s: float, samples_per_step: float | None = 8.0) -> GroupSummary:

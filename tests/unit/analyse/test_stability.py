@@ -23,7 +23,7 @@ def group_runs(ratios: list[float | None], speeds: list[float] | None = None, **
     speeds = speeds or [100.0] * len(ratios)
     return [
         measured(
-            spec("a", repeat), measure={"samples_per_s": speed, "seed": {"iter_p90_over_p50": ratio, "step_p90_over_p50": 1.2}, **measure}
+            spec("a", repeat), measure={"samples_per_s": speed, "stage1": {"iter_p90_over_p50": ratio, "step_p90_over_p50": 1.2}, **measure}
         )
         for repeat, (ratio, speed) in enumerate(zip(ratios, speeds, strict=True), start=1)
     ]
@@ -47,7 +47,7 @@ def test_each_gate_breaks_by_itself(ratios: list[float | None], speeds: list[flo
 def test_a_step_ratio_alone_makes_a_run_unstable() -> None:
     wild = group_runs([1.2, 1.2, 1.2])
     assert wild[0].measure is not None
-    wild[0].measure.seed["step_p90_over_p50"] = 3.5
+    wild[0].measure.stage1["step_p90_over_p50"] = 3.5
     found = group_stability(wild)
     assert found.unstable_run_ratio == pytest.approx(1 / 3) and found.reason in SENTENCES
 

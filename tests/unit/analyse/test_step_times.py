@@ -1,4 +1,4 @@
-"""Timing points, the seeds' columns, slow steps, start-up."""
+"""Timing points, stage 1's columns, slow steps, start-up."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from seatrial.analyse.measure import measure_run
 from seatrial.analyse.steady_state import CountedSteps
 from seatrial.analyse.step_times import (
     COLUMNS,
-    SEED_ITER,
+    STAGE1_ITER,
     last_steps,
     logged_rows,
-    seed_cells,
-    seed_iter_ms,
-    seed_iter_of,
     slow_steps,
+    stage1_cells,
+    stage1_iter_ms,
+    stage1_iter_of,
     startup_split,
     timing_points,
 )
 from seatrial.core.text import format_hms
 from seatrial.records.attempt import StartupFacts
-from seatrial.records.columns import PER_RUN_SEED
+from seatrial.records.columns import PER_RUN_STAGE1
 from seatrial.records.eta import EtaPoint
 from seatrial.records.events import PHASES, STARTUP_PARTS
 from seatrial.records.measure import TimingPoint, Window
@@ -69,7 +69,7 @@ def test_equals_a_plain_computation(log_every: int, window: int, phase_every: in
     phases = {name: [taken(step) for step in range(150)] for name in PHASES[1:]}
     waits = [float(generator.uniform(0, 1)) for _ in range(150)]
     steps = factory.steps_of(list(generator.uniform(40, 60, 150)), data_wait_ms=waits, **phases)
-    found = timing_points(steps.with_columns(seed_iter_ms().alias(SEED_ITER)), log_every, window)
+    found = timing_points(steps.with_columns(stage1_iter_ms().alias(STAGE1_ITER)), log_every, window)
     expected = plainly(steps, log_every, window)
     assert [point.step for point in found] == [step for step, _ in expected]
     assert [point.index for point in found] == list(range(len(expected)))
@@ -87,7 +87,7 @@ def test_equals_a_plain_computation(log_every: int, window: int, phase_every: in
     ],
 )
 def test_the_seeds_iter_is_the_sum_of_phases_or_wall_time(phases: dict[str, list[float | None]], iter_ms: list[float | None]) -> None:
-    assert factory.steps_of([50.0, 60.0], **phases).select(seed_iter_ms()).to_series().to_list() == iter_ms
+    assert factory.steps_of([50.0, 60.0], **phases).select(stage1_iter_ms()).to_series().to_list() == iter_ms
 
 
 @pytest.mark.parametrize("fwd", [[1.5, 2.5], [1.5, None], [None, None]])
@@ -95,12 +95,12 @@ def test_the_seeds_iter_is_the_sum_of_phases_or_wall_time(phases: dict[str, list
 @pytest.mark.parametrize("wait", [[0.1, 0.2], [None, 0.2]])
 def test_the_column_is_what_the_expression_gives(fwd: list[float | None], bwd: list[float | None], wait: list[float | None]) -> None:
     steps = factory.steps_of([50.0, 60.0], data_wait_ms=wait, fwd_ms=fwd, bwd_ms=bwd, step_ms=[0.7, 0.9])
-    assert_series_equal(seed_iter_of(steps), steps.select(seed_iter_ms().alias(SEED_ITER)).to_series(), check_exact=True)
+    assert_series_equal(stage1_iter_of(steps), steps.select(stage1_iter_ms().alias(STAGE1_ITER)).to_series(), check_exact=True)
 
 
 def test_lines_that_skip_the_multiples_still_give_points() -> None:
     assert logged_rows(np.array([1, 11, 21, 31, 41, 51]), 20).tolist() == [2, 4]
-    assert timing_points(factory.steps_of([]).with_columns(seed_iter_ms().alias(SEED_ITER)), 20, 100) == ()
+    assert timing_points(factory.steps_of([]).with_columns(stage1_iter_ms().alias(STAGE1_ITER)), 20, 100) == ()
 
 
 def test_tail_and_all_means_are_of_window_medians() -> None:
@@ -109,22 +109,22 @@ def test_tail_and_all_means_are_of_window_medians() -> None:
     found = measure_run(factory.attempt(run), factory.tables(*(factory.steps_of(times, rank=rank) for rank in range(2))))
     medians = [point.values["iter_ms_p50"] for point in found.timing_points]
     assert medians[:2] == [100.0, 105.5]
-    assert found.seed["timing_points"] == 10
-    assert found.seed["tail_points_used"] == 3
+    assert found.stage1["timing_points"] == 10
+    assert found.stage1["tail_points_used"] == 3
     tail_mean = statistics.fmean(medians[-3:])
-    assert found.seed["tail_mean_iter_p50_ms"] == pytest.approx(tail_mean)
-    assert found.seed["tail_std_iter_p50_ms"] == pytest.approx(10.0)
-    assert found.seed["all_mean_iter_p50_ms"] == pytest.approx(statistics.fmean(medians))
-    assert found.seed["tail_steps_per_sec"] == pytest.approx(1000 / tail_mean)
-    assert found.seed["tail_samples_per_sec"] == pytest.approx(32 * 1000 / tail_mean)
-    assert set(found.seed) <= set(PER_RUN_SEED)
+    assert found.stage1["tail_mean_iter_p50_ms"] == pytest.approx(tail_mean)
+    assert found.stage1["tail_std_iter_p50_ms"] == pytest.approx(10.0)
+    assert found.stage1["all_mean_iter_p50_ms"] == pytest.approx(statistics.fmean(medians))
+    assert found.stage1["tail_steps_per_sec"] == pytest.approx(1000 / tail_mean)
+    assert found.stage1["tail_samples_per_sec"] == pytest.approx(32 * 1000 / tail_mean)
+    assert set(found.stage1) <= set(PER_RUN_STAGE1)
 
 
 def test_one_point_has_no_deviation() -> None:
     run = factory.spec(steps=20, timing=TimingSpec(log_every=10, timing_window=5))
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 20)))
-    assert (found.seed["timing_points"], found.seed["tail_points_used"]) == (2, 1)
-    assert found.seed["tail_std_iter_p50_ms"] == 0.0
+    assert (found.stage1["timing_points"], found.stage1["tail_points_used"]) == (2, 1)
+    assert found.stage1["tail_std_iter_p50_ms"] == 0.0
 
 
 def cold_run(num_steps: int, first_step: int = 0, **timing: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def cold_run(num_steps: int, first_step: int = 0, **timing: Any) -> dict[str, An
     run = factory.spec(ranks=2, steps=first_step + num_steps, timing=TimingSpec(tail_points=10, **timing))
     times = [640.0] * min(60, num_steps) + [64.0] * (num_steps - 60)
     ranks = (factory.steps_of(times, rank=rank, first_step=first_step) for rank in range(2))
-    return measure_run(factory.attempt(run), factory.tables(*ranks)).seed
+    return measure_run(factory.attempt(run), factory.tables(*ranks)).stage1
 
 
 @pytest.mark.parametrize("first_step", [0, 60_000])
@@ -155,9 +155,9 @@ def test_windows_with_the_first_step_are_left_out_of_the_tail_however_many_there
 def test_no_point_gives_no_figures_and_no_flag() -> None:
     run = factory.spec(steps=20, timing=TimingSpec(log_every=50))
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 20, first_step=1)))
-    assert found.seed["timing_points"] == 0
-    assert found.seed["tail_mean_iter_p50_ms"] is None
-    assert found.seed["unstable_run_flag"] is None
+    assert found.stage1["timing_points"] == 0
+    assert found.stage1["tail_mean_iter_p50_ms"] is None
+    assert found.stage1["unstable_run_flag"] is None
 
 
 def test_rank_spread_is_p90_of_the_spread_at_logged_tail_steps() -> None:
@@ -167,16 +167,16 @@ def test_rank_spread_is_p90_of_the_spread_at_logged_tail_steps() -> None:
         for rank in range(3)
     ]
     found = measure_run(factory.attempt(run), factory.tables(*ranks))
-    assert found.seed["rank_spread_points"] == 5
-    assert found.seed["rank_step_spread_p90_ms"] == pytest.approx(2 * (5 + 0.9 * 4))
-    assert found.seed["rank_iter_spread_p90_ms"] == pytest.approx(found.seed["rank_step_spread_p90_ms"])
-    assert found.seed["rank_spread_log_source"] == "events"
+    assert found.stage1["rank_spread_points"] == 5
+    assert found.stage1["rank_step_spread_p90_ms"] == pytest.approx(2 * (5 + 0.9 * 4))
+    assert found.stage1["rank_iter_spread_p90_ms"] == pytest.approx(found.stage1["rank_step_spread_p90_ms"])
+    assert found.stage1["rank_spread_log_source"] == "events"
 
 
 def test_one_rank_has_no_spread() -> None:
     found = measure_run(factory.attempt(), factory.tables(factory.steps_of([50.0] * 40)))
-    assert (found.seed["rank_spread_points"], found.seed["rank_iter_spread_p90_ms"]) == (0, None)
-    assert found.seed["rank_spread_log_source"] is None
+    assert (found.stage1["rank_spread_points"], found.stage1["rank_iter_spread_p90_ms"]) == (0, None)
+    assert found.stage1["rank_spread_log_source"] is None
 
 
 def test_printed_timing_points_are_taken_as_they_are() -> None:
@@ -184,7 +184,7 @@ def test_printed_timing_points_are_taken_as_they_are() -> None:
     steps = factory.steps_of([50.0] * 20).with_columns(pl.col("step") * 10)
     found = measure_run(factory.attempt(), factory.tables(steps, source="log:seed", timing_points=printed))
     assert found.timing_points == printed
-    assert found.seed["last_iter_p50_ms"] == 41.0
+    assert found.stage1["last_iter_p50_ms"] == 41.0
 
 
 def point(index: int, **values: float | None) -> TimingPoint:
@@ -193,7 +193,7 @@ def point(index: int, **values: float | None) -> TimingPoint:
 
 def cells(*points: TimingPoint, estimates: tuple[EtaPoint, ...] = (), global_batch: float | None = None, tail_points: int = 2) -> dict:
     run = factory.spec(timing=TimingSpec(log_every=10, timing_window=10, tail_points=tail_points))
-    return seed_cells(points, estimates, factory.steps_of([1.0] * 3), run, source="events", global_batch=global_batch)
+    return stage1_cells(points, estimates, factory.steps_of([1.0] * 3), run, source="events", global_batch=global_batch)
 
 
 def test_cells_of_points_that_lack_values() -> None:
@@ -228,8 +228,8 @@ def test_the_spread_between_ranks_names_the_log_it_was_read_from() -> None:
     run = factory.spec(timing=TimingSpec(log_every=1, tail_points=2))
     steps = pl.concat(
         [factory.steps_of([ms] * 4, rank=rank, fwd_ms=ms, bwd_ms=0.0, step_ms=ms) for rank, ms in enumerate((10.0, 14.0))]
-    ).with_columns(seed_iter_ms=pl.col("iter_ms"))
-    found = seed_cells((), (), steps, run, source="log", global_batch=None)
+    ).with_columns(stage1_iter_ms=pl.col("iter_ms"))
+    found = stage1_cells((), (), steps, run, source="log", global_batch=None)
     assert (found["rank_spread_log_source"], found["rank_spread_points"], found["rank_step_spread_p90_ms"]) == ("launcher.log", 2, 4.0)
 
 

@@ -208,7 +208,7 @@ def test_a_suspended_holder_is_respected(paths: CampaignPaths) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"pid": "x"}'])
-def test_rubbish_in_the_owners_file_names_nobody(paths: CampaignPaths, content: bytes) -> None:
+def test_an_unreadable_owner_file_names_nobody(paths: CampaignPaths, content: bytes) -> None:
     paths.folder.mkdir()
     paths.owner.write_bytes(content)
     assert read_owner(paths) is None and request_stop(paths) is None

@@ -8,12 +8,12 @@ from pathlib import Path
 from seatrial.collect.manifest import append_manifest, manifest_row, read_manifest, timing_point_rows, write_manifest, write_timing_points
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
-from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
+from seatrial.records.columns import MANIFEST_OURS, MANIFEST_STAGE1, TIMING_POINTS
 from seatrial.records.measure import TimingPoint
 from seatrial.records.outcome import Cause, Outcome
 from tests.unit.analyse import factory
 
-COLUMNS = [*MANIFEST_SEED, *MANIFEST_OURS]
+COLUMNS = [*MANIFEST_STAGE1, *MANIFEST_OURS]
 
 
 def rows_on_disk(path: Path) -> list[dict[str, str]]:
@@ -33,7 +33,7 @@ def test_a_row_has_the_seeds_columns_then_ours_then_the_axes() -> None:
             "effective": factory.effective(
                 {"precision": ("auto", "bf16", "cc 9.0"), "attention": ("flash", "sdpa", "flash_attn is not installed")}
             ),
-            "seed": {"last_iter_p50_ms": 41.5, "iter_p90_over_p50": 1.25, "tail_std_iter_p50_ms": 0.5, "unstable_run_flag": False},
+            "stage1": {"last_iter_p50_ms": 41.5, "iter_p90_over_p50": 1.25, "tail_std_iter_p50_ms": 0.5, "unstable_run_flag": False},
         },
         provenance=Provenance(gpu_name="H100", git_commit_hash="0123456789abcdef", fingerprint="f0"),
     )
@@ -92,7 +92,7 @@ def test_it_grows_by_rows_and_widens_for_a_new_axis(tmp_path: Path) -> None:
 
 def test_a_manifest_of_the_seed_is_widened_and_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "run_manifest.tsv"
-    path.write_text("\t".join(MANIFEST_SEED) + "\n" + "\t".join(["ab", "tuned", "1", "success", *[""] * 56]) + "\n")
+    path.write_text("\t".join(MANIFEST_STAGE1) + "\n" + "\t".join(["ab", "tuned", "1", "success", *[""] * 56]) + "\n")
     append_manifest(path, manifest_row(factory.attempt(), None))
     assert header(path) == COLUMNS
     assert [(row["mode"], row["group"], row["run"]) for row in rows_on_disk(path)] == [("ab", "tuned", ""), ("sweep", "mb8", "mb8_r1")]

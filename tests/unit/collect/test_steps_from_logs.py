@@ -421,7 +421,7 @@ def test_the_seeds_own_estimates_are_read_and_held_against_the_truth(tmp_path: P
     assert (first.basis_iter_ms, first.samples, first.low_s) == (235.0, 11, None)
     found = measure_run(attempt, tables)
     assert [point.eta_s for point in found.eta_points] == [point.eta_s for point in tables.eta_points]
-    assert (found.seed["eta_points"], found.seed["eta_first_sec"], found.seed["eta_first_hms"]) == (10, 21.1, "00:00:22")
+    assert (found.stage1["eta_points"], found.stage1["eta_first_sec"], found.stage1["eta_first_hms"]) == (10, 21.1, "00:00:22")
     assert found.eta_points[-1].actual_s == 0.0
     assert found.eta_quality is not None
     assert (found.eta_quality.points, found.eta_quality.covered) == (9, None)

@@ -133,7 +133,7 @@ def test_a_bound_that_is_met_exactly_holds() -> None:
 
 @pytest.mark.parametrize("value", [None, "mixed", float("nan")])
 def test_no_number_is_no_pass(value: object) -> None:
-    group = factory.summary("mb16_nw2", seed={"unstable_run_ratio": value})
+    group = factory.summary("mb16_nw2", stage1={"unstable_run_ratio": value})
     found = finding(Criterion(metric="unstable_run_ratio", scope="every_group", at_most=1), groups=[group])
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.text in SENTENCES

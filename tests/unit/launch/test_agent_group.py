@@ -19,7 +19,6 @@ from seatrial.core.errors import HostError
 from seatrial.core.paths import AttemptPaths
 from seatrial.launch.agent_group import (
     CLEANUP_TIMEOUT_S,
-    FAILED_NODE_GRACE_S,
     AgentGroup,
     CleanupResult,
     RemoteCleanup,
@@ -28,7 +27,7 @@ from seatrial.launch.agent_group import (
 )
 from seatrial.launch.transports import Exit, RemoteCommand, StartRequest, describe_exit
 from seatrial.records.codec import to_json
-from seatrial.records.launch import AGENT_GOT_TERM, AgentOrder, AgentReport, Command, Node
+from seatrial.records.launch import AGENT_GOT_TERM, FAILED_GRACE_S, AgentOrder, AgentReport, Command, Node
 from tests.facts import states
 from tests.unit.launch.factory import reports_until, until_over
 
@@ -72,8 +71,8 @@ def test_the_most_informative_code_is_the_runs(merger: ReportMerger, codes: tupl
 
 def test_a_failed_host_ends_the_others_after_a_while(merger: ReportMerger) -> None:
     _report_from(merger, "node1", "exited", returncode=3, at_s=10.0)
-    assert not merger.is_stop_due(10.0 + FAILED_NODE_GRACE_S - 0.1)
-    assert merger.is_stop_due(10.0 + FAILED_NODE_GRACE_S)
+    assert not merger.is_stop_due(10.0 + FAILED_GRACE_S - 0.1)
+    assert merger.is_stop_due(10.0 + FAILED_GRACE_S)
     assert merger.running() == ["node0", "node2"]
     assert not merger.is_stop_due(1e9), "only once"
     _report_from(merger, "node0", "exited", returncode=-15, at_s=20.0)
@@ -88,7 +87,7 @@ def test_a_host_that_ends_well_before_the_others_ends_nobody(merger: ReportMerge
 def test_a_lost_host_is_reported_and_ends_the_others(merger: ReportMerger) -> None:
     (lost,) = merger.node_lost("node2", "no heartbeat from it for 21 s", 1030.0, 30.0)
     assert (lost.kind, lost.host, lost.detail) == ("node_lost", "node2", "no heartbeat from it for 21 s")
-    assert merger.is_stop_due(30.0 + FAILED_NODE_GRACE_S)
+    assert merger.is_stop_due(30.0 + FAILED_GRACE_S)
     _report_from(merger, "node0", "exited", returncode=0)
     (exited,) = _report_from(merger, "node1", "exited", returncode=0)
     assert exited.returncode is None, "nobody knows how node2's ended"
@@ -188,7 +187,7 @@ def test_codes_of_hosts_that_were_stopped_do_not_count_where_another_failed_by_i
         _report_from(merger, name, "started", pid=1)
     _report_from(merger, "node0", "exited", returncode=0)
     _report_from(merger, "node2", "exited", returncode=1, at_s=1.0)
-    assert merger.is_stop_due(1.0 + FAILED_NODE_GRACE_S)
+    assert merger.is_stop_due(1.0 + FAILED_GRACE_S)
     (exited,) = _report_from(merger, "node1", "exited", returncode=-9, at_s=20.0)
     assert (exited.returncode, exited.host) == (1, "node2")
 
@@ -308,7 +307,7 @@ def test_a_good_run_of_64_hosts_is_that_of_one(tmp_path: Path) -> None:
 
 
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.launch.agent_group.FAILED_NODE_GRACE_S", 0.0)
+    monkeypatch.setattr("seatrial.launch.agent_group.FAILED_GRACE_S", 0.0)
 
 
 def test_one_host_fails_and_the_others_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

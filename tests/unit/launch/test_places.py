@@ -77,7 +77,7 @@ STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEE
 def test_what_a_killed_agent_leaves_is_ended_when_no_other_node_lives_on_its_host(
     tmp_path: Path, attempt: AttemptPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.launch.agent_group.FAILED_NODE_GRACE_S", 0.1)
+    monkeypatch.setattr("seatrial.launch.agent_group.FAILED_GRACE_S", 0.1)
     spec = _spec(tmp_path, STUBBORN)
     with allocate(spec, attempt) as allocated:
         agents = allocated.start(prepare_attempt(spec, attempt, allocated.allocation, os.environ))

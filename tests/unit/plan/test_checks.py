@@ -102,7 +102,7 @@ OF_SCRIPTS = {
     "{axes: {v: {bundles: {a: {seed: 1}}}, bs: [8]}}": "axes.v.bundles.a.seed: {seed} is filled by Seatrial",
     "{settings: {l-r: 1}, axes: {bs: [8]}}": "settings.l-r: may only contain letters, digits and _",
     "workload: {script: t.py, args: ['{']}": "workload.args[0]: a lone '{' in '{': write '{{' for the brace itself",
-    "workload: {script: t.py, args: ['{steps}']}": "workload.args[0]: {steps} cannot be filled: the plan does not say `steps`",
+    "workload: {script: t.py, args: ['{steps}']}": "workload.args[0]: {steps} cannot be filled: the plan sets no `steps`",
     "workload: {script: ' '}": "workload.script: is empty",
     "workload: {script: t.py, reads: hftrainer}": "workload.reads: unknown log format 'hftrainer'; did you mean 'hf_trainer'?",
     "{workload: {script: t.py, samples_per_step: '{bs}'}, axes: {bs: [8]}}": "axes.bs: nothing uses it: put {bs} into workload.args where",

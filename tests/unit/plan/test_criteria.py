@@ -26,7 +26,7 @@ from seatrial.plan.load import load_plan, plan_from_mapping
 from seatrial.plan.reference import criteria_listing, criterion_line
 from seatrial.plan.resolve import resolve_plan
 from seatrial.probe import Probe
-from seatrial.records.columns import GROUP_SEED, PER_RUN_SEED, TELEMETRY_FIGURES
+from seatrial.records.columns import GROUP_STAGE1, PER_RUN_STAGE1, TELEMETRY_FIGURES
 from seatrial.records.measure import GroupStability, GroupSummary, RunMeasure
 from seatrial.records.plan import CampaignPlan
 from seatrial.records.verdict import CAMPAIGN, EVERY_RUN, METRICS, REPORTED, SCOPES, Baseline, Criterion, metric_entry
@@ -301,7 +301,7 @@ def test_a_metric_reads_fields_that_are_there(name: str) -> None:
 
 
 KEYS = {
-    "seed": {*PER_RUN_SEED, *GROUP_SEED},
+    "stage1": {*PER_RUN_STAGE1, *GROUP_STAGE1},
     "telemetry": set(TELEMETRY_FIGURES),
     "figures": {
         "samples_per_s",

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from seatrial.records.attempt import Provenance
-from seatrial.records.columns import FOUND_COLUMNS, GROUP_SEED, MANIFEST_OURS, MANIFEST_SEED
+from seatrial.records.columns import FOUND_COLUMNS, GROUP_STAGE1, MANIFEST_OURS, MANIFEST_STAGE1
 from seatrial.records.measure import (
     DebugSetting,
     JitterCause,
@@ -45,7 +45,7 @@ def test_effective_settings_count_before_requested_ones() -> None:
 
 
 def test_every_column_is_one_of_the_tables() -> None:
-    known = {*MANIFEST_SEED, *MANIFEST_OURS, *GROUP_SEED}
+    known = {*MANIFEST_STAGE1, *MANIFEST_OURS, *GROUP_STAGE1}
     names = set(config_cells(factory.spec(), Provenance(), {}))
     assert names - known == {"speech_attn_impl_req", "text_attn_impl_req"}
 

@@ -118,7 +118,7 @@ def measure(samples_per_s: float, *, steady: bool = True, loss_falls: bool | Non
                 name="precision_mode", requested="auto", effective="fp32", reason="no GPU: bf16 would be slower"
             )
         },
-        seed=_run_seed(p50_ms),
+        stage1=_run_stage1(p50_ms),
         eta_points=eta_points(p50_ms),
         eta_quality=EtaQuality(
             points=3, median_error_s=0.1, p90_error_s=0.14, median_fraction=0.02, p90_fraction=0.028, covered=2 / 3, length_s=5.0
@@ -149,7 +149,7 @@ def eta_points(p50_ms: float) -> tuple[EtaPoint, ...]:
     )
 
 
-def _run_seed(p50_ms: float) -> dict[str, Any]:
+def _run_stage1(p50_ms: float) -> dict[str, Any]:
     return {
         "timing_points": 4,
         "tail_points_used": 4,
@@ -258,12 +258,12 @@ def summary(group: str, *, failed: int = 0, counted: int = 2, spread: float = 0.
             "duration_s": estimate(31.5),
         },
         window_n=178 * counted,
-        seed=_group_seed(group, rate, counted),
+        stage1=_group_stage1(group, rate, counted),
     )
     return dataclasses.replace(made, **changes)
 
 
-def _group_seed(group: str, rate: float, counted: int) -> dict[str, Any]:
+def _group_stage1(group: str, rate: float, counted: int) -> dict[str, Any]:
     p50_ms = 32_000 / rate
     return {
         "runs": counted,

@@ -118,7 +118,7 @@ def changed(*, measure: dict[str, Any] | None = None, spec: dict[str, Any] | Non
     return factory.results(runs=runs)
 
 
-NO_POINTS: dict[str, Any] = {"eta_points": (), "eta_quality": None, "seed": {}}
+NO_POINTS: dict[str, Any] = {"eta_points": (), "eta_quality": None, "stage1": {}}
 
 
 def test_all_points_of_the_runs_that_count_are_pooled() -> None:

@@ -15,7 +15,7 @@ from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report.markdown import MAX_CHARACTERS, summary_md
-from seatrial.report.markdown_sections import code_block, escape, limited_table, seed_sections, step_time_section, table
+from seatrial.report.markdown_sections import code_block, escape, limited_table, stage1_sections, step_time_section, table
 from seatrial.report.text import NONE
 from tests.facts import states
 from tests.unit.judge.campaigns import changed
@@ -137,7 +137,7 @@ PATHS = CampaignPaths(Path("out"))
 
 def sections(results: CampaignResults) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for block in seed_sections(results, PATHS):
+    for block in stage1_sections(results, PATHS):
         found.setdefault(block, []) if block.startswith("## ") else found[list(found)[-1]].append(block)
     return found
 
@@ -145,7 +145,7 @@ def sections(results: CampaignResults) -> dict[str, list[str]]:
 def test_a_spread_is_shown_of_the_groups_that_tell_it() -> None:
     assert sections(factory.results())["## Rank Imbalance"][0].startswith("Not measured")
     groups = list(factory.groups())
-    told = dataclasses.replace(groups[2], seed={**groups[2].seed, "rank_iter_spread_p90_ms_mean": 1.5})
+    told = dataclasses.replace(groups[2], stage1={**groups[2].stage1, "rank_iter_spread_p90_ms_mean": 1.5})
     (table,) = sections(factory.results(groups=(*groups[:2], told, groups[3])))["## Rank Imbalance"]
     assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| mb16_nw2"] and "1.500" in table
 

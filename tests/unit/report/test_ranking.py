@@ -20,7 +20,7 @@ from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.html.data import page_data
 from seatrial.report.markdown_sections import MAX_REASONS
 from seatrial.report.markdown_sections import ranking_section as markdown_ranking
-from seatrial.report.terminal_sections import MAX_BARRED, ranking_section
+from seatrial.report.terminal_sections import MAX_CANNOT_WIN, ranking_section
 from seatrial.report.view.campaign import (
     NOTE_TEXTS,
     ONLY_GROUP,
@@ -168,7 +168,7 @@ def test_unlike_machines_are_listed_apart() -> None:
 def test_the_latency_winners_figure_says_what_it_is_of(told: dict[str, float | None], what: str) -> None:
     run = factory.measured("mb16_nw2", 1)
     assert run.measure is not None
-    run = dataclasses.replace(run, measure=dataclasses.replace(run.measure, seed={**run.measure.seed, **told}))
+    run = dataclasses.replace(run, measure=dataclasses.replace(run.measure, stage1={**run.measure.stage1, **told}))
     text = winners_sentence(factory.results(runs=(run,)))
     # A mean over runs of medians is not called a median.
     told_as = f"25.20 ms: the mean, over its runs and their last timing points, of the median {what}"
@@ -182,7 +182,7 @@ def test_a_run_too_short_for_a_tail_says_why_and_how_long_it_would_have_to_be() 
     timing = dataclasses.replace(run.attempt.spec.timing, log_every=30, timing_window=100)
     spec = dataclasses.replace(run.attempt.spec, timing=timing)
     points = tuple(TimingPoint(index=index, step=step, values={}) for index, step in enumerate((0, 30)))
-    measure = dataclasses.replace(run.measure, timing_points=points, seed={**run.measure.seed, "tail_points_used": 0})
+    measure = dataclasses.replace(run.measure, timing_points=points, stage1={**run.measure.stage1, "tail_points_used": 0})
     short = dataclasses.replace(run, measure=measure, attempt=dataclasses.replace(run.attempt, spec=spec))
     ranking = factory.ranking(latency_winner=None, lowest_latency=None)
     found = factory.results(runs=(short,), ranking=ranking)
@@ -305,8 +305,8 @@ def test_axes_have_columns_only_where_the_table_still_fits() -> None:
 
 def test_who_cannot_win_and_why() -> None:
     assert "! mb8_nw2 cannot win: 1 of 2 runs failed" in lines(ranking_section(factory.results(), 100))
-    many = lines(ranking_section(barred(MAX_BARRED + 2), 100))
-    assert sum("cannot win: its runs failed" in line for line in many) == MAX_BARRED
+    many = lines(ranking_section(barred(MAX_CANNOT_WIN + 2), 100))
+    assert sum("cannot win: its runs failed" in line for line in many) == MAX_CANNOT_WIN
     assert "and 2 more that cannot win: see the summary" in many
 
 

@@ -106,7 +106,7 @@ def test_tuning_variable_of_the_caller_parts_two_runs() -> None:
     assert [(one.section, one.name, one.before, one.after, one.parts) for one in diff.differences] == [
         ("environment", "NCCL_ALGO", "Ring", None, True)
     ]
-    assert diff.says == "Fingerprints differ: not averaged. Different: NCCL_ALGO."
+    assert diff.conclusion == "Fingerprints differ: not averaged. Different: NCCL_ALGO."
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_tuning_variable_of_the_caller_parts_two_runs() -> None:
 )
 def test_why_two_runs_are_not_averaged(before: DiffedRun, after: DiffedRun, says: str) -> None:
     diff = diff_runs(before, after)
-    assert diff.says.startswith(says) and not diff.may_be_averaged
+    assert diff.conclusion.startswith(says) and not diff.may_be_averaged
 
 
 def test_words_of_a_command_are_reported_under_their_option() -> None:

@@ -20,9 +20,9 @@ from seatrial.records.caution import Scalar
 from seatrial.records.columns import (
     CHART_TABLES,
     GROUP_OURS,
-    GROUP_SEED,
+    GROUP_STAGE1,
     PER_RUN_OURS,
-    PER_RUN_SEED,
+    PER_RUN_STAGE1,
     RUN_KEY_COLUMNS,
     SKIPPED,
     SPANS,
@@ -62,7 +62,7 @@ def written(tmp_path: Path, results=None) -> CampaignPaths:
 
 def test_per_run_has_current_ok_attempts_only(tmp_path: Path) -> None:
     rows = read_table(written(tmp_path).per_run_metrics)
-    assert list(rows[0]) == [*PER_RUN_SEED, *PER_RUN_OURS, "axis_loader"]
+    assert list(rows[0]) == [*PER_RUN_STAGE1, *PER_RUN_OURS, "axis_loader"]
     assert [(row["run"], row["attempt"]) for row in rows] == [
         (f"{factory.ODD}_r1", "1"),
         ("mb16_nw0_r1", "2"),
@@ -108,7 +108,7 @@ def test_cells_of_a_run(tmp_path: Path) -> None:
 def test_groups_in_campaign_order_and_ranked(tmp_path: Path) -> None:
     paths = written(tmp_path)
     groups, ranked = read_table(paths.group_summary), read_table(paths.ranked_groups)
-    assert list(groups[0]) == list(ranked[0]) == [*GROUP_SEED, *GROUP_OURS, "axis_loader"]
+    assert list(groups[0]) == list(ranked[0]) == [*GROUP_STAGE1, *GROUP_OURS, "axis_loader"]
     assert [row["group"] for row in groups] == [factory.ODD, "mb16_nw0", "mb16_nw2", "mb8_nw2"]
     assert [(row["rank"], row["group"], row["lane"], row["can_win"]) for row in ranked] == [
         ("1", "mb16_nw2", "true", "true"),

@@ -12,7 +12,7 @@ import pytest
 from seatrial.core import paths
 from seatrial.core.paths import CampaignPaths
 from seatrial.records import columns
-from seatrial.records.columns import GROUP_SEED
+from seatrial.records.columns import GROUP_STAGE1
 from seatrial.records.results import CampaignResults
 from seatrial.report.markdown import summary_md
 from seatrial.report.write import summary_json, write_report
@@ -68,7 +68,7 @@ def test_json_values_are_values() -> None:
     assert told["generated_at"] == "2026-01-01T00:00:00Z"
     assert told["tail_points"] == 20
     assert [row["group"] for row in told["ranked_groups_by_stability"]] == ["mb16_nw0", "mb16_nw2", "mb8_nw2"]
-    assert list(told["groups"][0])[: len(GROUP_SEED)] == list(GROUP_SEED)
+    assert list(told["groups"][0])[: len(GROUP_STAGE1)] == list(GROUP_STAGE1)
     run = told["runs"][0]
     assert (run["wall_samples_per_sec"], run["steady"], run["rank_iter_spread_p90_ms"]) == (790.5, True, None)
     assert told["windows"]["mb16_nw2_r1"]["n"] == 178
@@ -137,7 +137,7 @@ def test_every_file_is_described(owner: type) -> None:
 TABLES: dict[str, Iterable[str]] = {
     name: value
     for name, value in vars(columns).items()
-    if name.isupper() and not isinstance(value, str) and name not in ("SEED_SETTINGS", "TRAINER_KEYS", "CHART_TABLES")
+    if name.isupper() and not isinstance(value, str) and name not in ("STAGE1_SETTINGS", "TRAINER_KEYS", "CHART_TABLES")
 } | {f"charts/{name}": value for name, value in columns.CHART_TABLES.items()}
 
 

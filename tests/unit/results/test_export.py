@@ -15,7 +15,7 @@ from seatrial.collect.attempts import read_campaign
 from seatrial.core.errors import CampaignError, UsageError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt, StepTables
-from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED
+from seatrial.records.columns import MANIFEST_OURS, MANIFEST_STAGE1
 from seatrial.results.export import TABLES, Exporter, read_gpu_telemetry, table_names
 from tests.unit.results.campaigns import RANKS, RUNS, STEPS, write_campaign
 
@@ -55,7 +55,7 @@ def test_every_step_of_every_rank_of_every_current_run(campaign: CampaignPaths, 
 
 def test_what_is_a_number_or_a_flag_is_typed_as_one(campaign: CampaignPaths, tmp_path: Path) -> None:
     manifest = pl.read_parquet(written(campaign, "manifest", tmp_path))
-    assert manifest.columns == [*MANIFEST_SEED, *MANIFEST_OURS, "axis_loader"]
+    assert manifest.columns == [*MANIFEST_STAGE1, *MANIFEST_OURS, "axis_loader"]
     kinds = {
         name: manifest.schema[name] for name in ("current", "duration_sec", "micro_batch", "run", "wall_samples_per_sec", "tf32_enabled")
     }

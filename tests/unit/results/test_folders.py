@@ -10,7 +10,7 @@ from seatrial.collect.original import translate as translate_module
 from seatrial.core.errors import CampaignError
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.tables import read_table
-from seatrial.records.columns import MANIFEST_SEED, ORIGINAL_SCRIPTS, PER_RUN_SEED
+from seatrial.records.columns import MANIFEST_STAGE1, ORIGINAL_SCRIPTS, PER_RUN_STAGE1
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.results.folders import MAX_NAMED, find_attempts, find_campaign, find_run
 from seatrial.results.recompute import gather_results, recompute
@@ -47,30 +47,30 @@ def test_tails_are_the_seeds_without_the_first_half(tmp_path: Path) -> None:
     tail = by_run(gather_results(paths, tail_points=2))[FIRST].measure
     assert whole is not None and tail is not None
     # Windows of 400, 402 … 412 ms: of these seven three count where twenty are asked for, 408, 410, 412. Sample variance (4 + 0 + 4)/2.
-    assert whole.seed["tail_points_used"] == 3 and whole.seed["tail_mean_iter_p50_ms"] == pytest.approx(410.0)
-    assert whole.seed["tail_std_iter_p50_ms"] == pytest.approx(2.0)
-    assert tail.seed["tail_points_used"] == 2 and tail.seed["tail_mean_iter_p50_ms"] == pytest.approx(411.0)
-    assert tail.seed["tail_mean_iter_p90_ms"] == pytest.approx(411.0 * 1.25)
-    assert tail.seed["tail_samples_per_sec"] == pytest.approx(256 * 1000 / 411.0)
-    assert tail.seed["all_mean_iter_p50_ms"] == pytest.approx(406.0) and tail.seed["iter_p90_over_p50"] == pytest.approx(1.25)
-    assert tail.seed["last_iter_p50_ms"] == 412.0 and tail.seed["unstable_run_flag"] is False
+    assert whole.stage1["tail_points_used"] == 3 and whole.stage1["tail_mean_iter_p50_ms"] == pytest.approx(410.0)
+    assert whole.stage1["tail_std_iter_p50_ms"] == pytest.approx(2.0)
+    assert tail.stage1["tail_points_used"] == 2 and tail.stage1["tail_mean_iter_p50_ms"] == pytest.approx(411.0)
+    assert tail.stage1["tail_mean_iter_p90_ms"] == pytest.approx(411.0 * 1.25)
+    assert tail.stage1["tail_samples_per_sec"] == pytest.approx(256 * 1000 / 411.0)
+    assert tail.stage1["all_mean_iter_p50_ms"] == pytest.approx(406.0) and tail.stage1["iter_p90_over_p50"] == pytest.approx(1.25)
+    assert tail.stage1["last_iter_p50_ms"] == 412.0 and tail.stage1["unstable_run_flag"] is False
 
 
 def test_the_spread_between_ranks_is_read_from_train_log(tmp_path: Path) -> None:
     run = by_run(results_of(tmp_path, sweep_run(rank_scope="all", attempts=(OriginalAttempt(rank_spread_ms=12.0),))))[FIRST]
-    assert run.measure is not None and run.measure.seed["rank_spread_points"] == 3
-    assert run.measure.seed["rank_iter_spread_p90_ms"] == pytest.approx(12.0)
-    assert run.measure.seed["rank_step_spread_p90_ms"] == pytest.approx(12.0)
+    assert run.measure is not None and run.measure.stage1["rank_spread_points"] == 3
+    assert run.measure.stage1["rank_iter_spread_p90_ms"] == pytest.approx(12.0)
+    assert run.measure.stage1["rank_step_spread_p90_ms"] == pytest.approx(12.0)
 
 
 def test_speed_up_is_against_the_baseline(tmp_path: Path) -> None:
     write_original_campaign(tmp_path, ab_run("old_like"), ab_run("tuned"))
     paths = CampaignPaths(find_campaign(tmp_path))
-    by_plan = {group.group: group.seed["speedup_vs_baseline"] for group in gather_results(paths).groups}
+    by_plan = {group.group: group.stage1["speedup_vs_baseline"] for group in gather_results(paths).groups}
     assert by_plan == {"old_like": pytest.approx(1.0), "tuned": pytest.approx(480 / 400)}
     other = gather_results(paths, baseline="tuned")
     assert other.baseline_group == "tuned"
-    assert {group.group: group.seed["speedup_vs_baseline"] for group in other.groups}["old_like"] == pytest.approx(400 / 480)
+    assert {group.group: group.stage1["speedup_vs_baseline"] for group in other.groups}["old_like"] == pytest.approx(400 / 480)
 
 
 def test_every_column_of_the_seeds_is_filled(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_every_column_of_the_seeds_is_filled(tmp_path: Path) -> None:
     paths = CampaignPaths(find_campaign(tmp_path))
     recompute(paths.folder)
     (manifest,) = read_table(paths.manifest, "\t")
-    assert [name for name in MANIFEST_SEED if not manifest[name]] == []
+    assert [name for name in MANIFEST_STAGE1 if not manifest[name]] == []
     (row,) = read_table(paths.per_run_metrics)
-    assert [name for name in PER_RUN_SEED if not row[name]] == []
+    assert [name for name in PER_RUN_STAGE1 if not row[name]] == []
     assert (row["precision_mode_req"], row["precision_mode_effective"], row["attn_impl_effective"]) == ("auto", "bf16", "sdpa")
     assert (row["tf32_enabled"], row["torch_compile_enabled"], row["global_batch"], row["world_size"]) == ("true", "false", "256", "2")
 
@@ -93,7 +93,7 @@ def test_rows_as_the_original_driver_has_them(tmp_path: Path) -> None:
     ours = {row["group"]: row for row in read_table(paths.manifest, "\t")}
     own_words = {"run_dir", "launcher_log", "train_log", "last_iter_ms_p50", "last_eta_sec", "data_p90_over_p50"}
     for group, row in theirs.items():
-        same = {name: (row[name], ours[group][name]) for name in MANIFEST_SEED if name not in own_words}
+        same = {name: (row[name], ours[group][name]) for name in MANIFEST_STAGE1 if name not in own_words}
         assert {name: pair for name, pair in same.items() if pair[0] != pair[1]} == {}
 
 
@@ -109,7 +109,7 @@ def test_old_attempts_and_failures_are_kept_apart(tmp_path: Path) -> None:
     )
     groups = {group.group: group for group in results.groups}
     again = groups["sweep_z0_mb128_nw6_pf4"]
-    assert (again.runs, again.failed_attempts) == (1, 1) and again.seed["tail_mean_iter_p50_ms_mean"] == pytest.approx(400.0)
+    assert (again.runs, again.failed_attempts) == (1, 1) and again.stage1["tail_mean_iter_p50_ms_mean"] == pytest.approx(400.0)
     ends = {run.attempt.spec.group: run.attempt.outcome for run in results.runs if run.attempt.current and run.attempt.outcome}
     assert ends["sweep_z0_mb192_nw6_pf4"].cause.value == "cuda_oom" and ends["sweep_z1_mb192_nw6_pf4"].outcome.value == "timeout"
     assert results.pending == ("sweep_z1_mb160_nw6_pf4_r1",) and results.verdict.verdict.value == "FAIL"

@@ -20,7 +20,7 @@ from seatrial.core.files import link_relative, write_json
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.tables import write_table
 from seatrial.records.codec import to_json
-from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
+from seatrial.records.columns import MANIFEST_OURS, MANIFEST_STAGE1, TIMING_POINTS
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.telemetry import HOST_COLUMNS
 from seatrial_runbooks.stage1.leak_check import COLUMNS, diagnose, main
@@ -67,7 +67,7 @@ def host_file(path: Path, rows: Iterable[tuple[float, int, int]]) -> None:
 
 
 def test_a_manifest_without_rows_gives_a_header_and_a_note(tmp_path: Path, command: Command) -> None:
-    write_table(tmp_path / "run_manifest.tsv", MANIFEST_SEED, [], "\t")
+    write_table(tmp_path / "run_manifest.tsv", MANIFEST_STAGE1, [], "\t")
     rows, notes = command(tmp_path)
     assert rows == [] and "its manifest has no rows" in notes
 
@@ -204,7 +204,7 @@ def ours(root: Path) -> Path:
         our_row(root, attempt=2) | good,
         our_row(root, attempt=1, repeat=2) | {"status": "failed", "current": True},
     ]
-    write_table(root / "run_manifest.tsv", [*MANIFEST_SEED, *MANIFEST_OURS], rows, "\t")
+    write_table(root / "run_manifest.tsv", [*MANIFEST_STAGE1, *MANIFEST_OURS], rows, "\t")
     points = [(attempt, at, ms * (1.5 if at == 19 else 1.0)) for attempt, ms in ((1, 9000.0), (2, 100.0)) for at in range(20)]
     message = [our_row(root, attempt=attempt) | {"index": at, "step": at * 10, "iter_ms_p50": ms} for attempt, at, ms in points]
     write_table(root / "timing_points.csv", TIMING_POINTS, message)

@@ -1,4 +1,4 @@
-"""Lines of train.log, in the seeds' formats."""
+"""Lines of train.log, in stage 1's formats."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import time
 import polars as pl
 import pytest
 
-from seatrial.analyse.step_times import SEED_ITER, seed_iter_ms, timing_points
+from seatrial.analyse.step_times import STAGE1_ITER, stage1_iter_ms, timing_points
 from seatrial.collect.event_steps import STEP_SCHEMA
 from seatrial.collect.events import read_block
-from seatrial.collect.logs.launcher_log import read_seed_lines, stamped_lines
+from seatrial.collect.logs.launcher_log import read_stage1_lines, stamped_lines
 from seatrial.core.log_lines import LOG_FORMATS, compile_patterns, line_values
 from seatrial.core.paths import AttemptPaths
 from seatrial.probe import Probe, StepRecord
@@ -128,8 +128,8 @@ def test_log_and_events_have_the_same_timing_points(tmp_path, clock):
             if step % log_every == 0:
                 lines.step(step, 1.0)
     table = read_block((tmp_path / "events_rank0.jsonl").read_bytes()).filter(pl.col("kind") == "step").with_columns(span=pl.lit(1))
-    computed = timing_points(table.select(list(STEP_SCHEMA)).with_columns(seed_iter_ms().alias(SEED_ITER)), log_every, window)
-    logged = read_seed_lines(list(stamped_lines(tmp_path / "train.log", []))).points
+    computed = timing_points(table.select(list(STEP_SCHEMA)).with_columns(stage1_iter_ms().alias(STAGE1_ITER)), log_every, window)
+    logged = read_stage1_lines(list(stamped_lines(tmp_path / "train.log", []))).points
     assert [point.step for point in logged] == [point.step for point in computed] == list(range(0, 51, log_every))
     for ours, theirs in zip(computed, logged, strict=True):
         known = {name: value for name, value in ours.values.items() if value is not None}

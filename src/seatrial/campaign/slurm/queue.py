@@ -1,6 +1,6 @@
 """Slurm's queue, for both loops over jobs: polled, waited for, stopped and cancelled. `JobFollower` is the loops' common base.
 
-A controller that does not answer is waited for. At the user's first stop request, running ranks are told to halt by a file, which needs no
+A controller that does not answer is waited for. At the user's first stop request, running ranks halt through a file, which needs no
 controller, and pending jobs are cancelled. The second request cancels everything; if Slurm does not answer then, the jobs are left as they
 are and named (`left_text`): the next harness picks them up.
 
@@ -177,7 +177,7 @@ def left_text(jobs: Mapping[str, FollowedJob]) -> str:
 
 
 class StopListener(Protocol):
-    """Is told of a stop."""
+    """Called when a stop is requested."""
 
     def stopping(self, spec: RunSpec) -> None: ...
 

@@ -1,7 +1,7 @@
 """launcher.log as lines: who printed each, and when.
 
 In: launcher.log and launcher_arrivals.csv of each host. Out: lines with rank and arrival time; lines split from the prefixes that
-launchers put before them; the last lines of all hosts merged by arrival; the seeds' own timing lines; how many ranks deepspeed started
+launchers put before them; the last lines of all hosts merged by arrival; stage 1's own timing lines; how many ranks deepspeed started
 and finished. Standard library only.
 """
 
@@ -438,18 +438,18 @@ def _arrival_t(rows: Sequence[Arrival], end_bytes: int) -> float:
     return t if math.isfinite(t) else -math.inf
 
 
-SEED_STEP = re.compile(r"(?<!Val )\bStep (\d+): Loss ")
-SEED_TIMING = re.compile(r"\bTiming\(window=\d+\): (.+)")
+STAGE1_STEP = re.compile(r"(?<!Val )\bStep (\d+): Loss ")
+STAGE1_TIMING = re.compile(r"\bTiming\(window=\d+\): (.+)")
 PERCENTILES = re.compile(rf"(\w+_ms):p50=({NUMBER}) p90=({NUMBER})")
-SEED_RANK = re.compile(r"\bTimingRank step=(\d{1,12}) rank=(\d{1,9}) (.+)")
-SEED_ETA = re.compile(rf"\bTimingETA step=(\d+) remain_steps=(\d+) eta_sec=({NUMBER})(.*)")
+STAGE1_RANK = re.compile(r"\bTimingRank step=(\d{1,12}) rank=(\d{1,9}) (.+)")
+STAGE1_ETA = re.compile(rf"\bTimingETA step=(\d+) remain_steps=(\d+) eta_sec=({NUMBER})(.*)")
 ETA_MODE = re.compile(r"\bmode=(\w+)")
 FIELD = re.compile(rf"(\w+)=({NUMBER})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedReading:
-    """The seeds' timing lines: `Timing(window=…)`, `TimingETA` and `TimingRank`."""
+class Stage1Reading:
+    """Stage 1's timing lines: `Timing(window=…)`, `TimingETA` and `TimingRank`."""
 
     points: tuple[TimingPoint, ...] = ()
     eta_points: tuple[EtaPoint, ...] = ()
@@ -457,7 +457,7 @@ class SeedReading:
     """Rank → step → phase → ms."""
 
 
-def read_seed_lines(lines: Sequence[StampedLine]) -> SeedReading:
+def read_stage1_lines(lines: Sequence[StampedLine]) -> Stage1Reading:
     """Timing points, estimates and per-rank phases. A `Timing` line has no step number: it belongs to the `Step` line before it. A step
     printed twice (by several ranks' logs) counts once."""
     points: dict[int, TimingPoint] = {}
@@ -465,24 +465,24 @@ def read_seed_lines(lines: Sequence[StampedLine]) -> SeedReading:
     step: int | None = None
     for line in lines:
         text = strip_colours(line.text)
-        if match := SEED_STEP.search(text):
+        if match := STAGE1_STEP.search(text):
             number = _number(match.group(1))
             step = None if number is None else int(number)
-        elif (match := SEED_TIMING.search(text)) and step is not None and step not in points:
+        elif (match := STAGE1_TIMING.search(text)) and step is not None and step not in points:
             points[step] = TimingPoint(index=len(points), step=step, values=_percentiles(match.group(1)))
-        elif (match := SEED_ETA.search(text)) and (estimate := _estimate(match, len(estimates))):
+        elif (match := STAGE1_ETA.search(text)) and (estimate := _estimate(match, len(estimates))):
             estimates.setdefault(estimate.step, estimate)
     phases = read_rank_lines(lines).phases
-    return SeedReading(points=tuple(points.values()), eta_points=tuple(estimates.values()), phases=phases)
+    return Stage1Reading(points=tuple(points.values()), eta_points=tuple(estimates.values()), phases=phases)
 
 
-def read_rank_lines(lines: Sequence[StampedLine]) -> SeedReading:
+def read_rank_lines(lines: Sequence[StampedLine]) -> Stage1Reading:
     """The per-rank phases alone: any script may print `TimingRank` lines beside its own."""
     phases: dict[int, dict[int, dict[str, float]]] = {}
     for line in lines:
-        if "TimingRank" in line.text and (match := SEED_RANK.search(strip_colours(line.text))):
+        if "TimingRank" in line.text and (match := STAGE1_RANK.search(strip_colours(line.text))):
             phases.setdefault(int(match.group(2)), {})[int(match.group(1))] = _phases(match.group(3))
-    return SeedReading(phases=phases)
+    return Stage1Reading(phases=phases)
 
 
 def _estimate(match: re.Match[str], index: int) -> EtaPoint | None:

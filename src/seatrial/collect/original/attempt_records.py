@@ -1,6 +1,6 @@
 """Converts one attempt of the original scripts to our records.
 
-In: an attempt and the telemetry files of its run. Out: `RunSpec` (settings under the seeds' names, so that the seeds' columns are filled),
+In: an attempt and the telemetry files of its run. Out: `RunSpec` (settings under stage 1's names, so that stage 1's columns are filled),
 effective settings, `Provenance`, `RunOutcome`, the merged log with arrival times, and the samples. Settings come from the row, META and
 the command; names are never parsed.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.collect.logs.diagnosis import diagnose
-from seatrial.collect.logs.launcher_log import SEED_ETA, SEED_RANK, SEED_TIMING
+from seatrial.collect.logs.launcher_log import STAGE1_ETA, STAGE1_RANK, STAGE1_TIMING
 from seatrial.collect.logs.launcher_report import SHELL_SIGNALS
 from seatrial.collect.original.manifests import LARGEST_BYTES, NO_HEADER, number, read_lines, whole
 from seatrial.collect.original.runs import SCRIPT, LauncherBlock, OriginalAttempt, RunLogs, Span, local_s, step_in
@@ -24,7 +24,7 @@ from seatrial.core.text import format_duration
 from seatrial.machine.secrets import mask_argv, mask_lines, mask_text
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
-from seatrial.records.columns import ARRIVALS, SEED_SETTINGS, SWEEP_LABELS
+from seatrial.records.columns import ARRIVALS, STAGE1_SETTINGS, SWEEP_LABELS
 from seatrial.records.eta import GLOBAL_MAX, OFF, RANK0
 from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, TelemetrySpec, TimingSpec, WorkloadSpec
@@ -277,8 +277,8 @@ def _timing(cells: Mapping[str, str], tail_points: int) -> TimingSpec:
 
 
 def settings_of(cells: Mapping[str, str]) -> dict[str, Scalar]:
-    """Every known setting, under the name by which the seeds' columns are filled."""
-    known = {name: cells.get(name) for name in (*sorted(SEED_SETTINGS), *META_SETTINGS)}
+    """Every known setting, under the name by which stage 1's columns are filled."""
+    known = {name: cells.get(name) for name in (*sorted(STAGE1_SETTINGS), *META_SETTINGS)}
     known |= {name: cells.get(f"{name}_req") for name in RESOLVED}
     known["log_every"] = cells.get("log_every_steps")
     return {name: typed(name, text) for name, text in known.items() if text is not None}
@@ -327,7 +327,7 @@ def world_size(attempt: OriginalAttempt) -> int | None:
     """Ranks by the row, else the GPUs in the command, else the ranks that print; None for unknown."""
     recorded = whole(attempt.cells.get("world_size")) or 0
     named = len(attempt.block.devices) if attempt.block else 0
-    return recorded or named or len({match[2] for line in attempt.trainer_lines.lines if (match := SEED_RANK.search(line))}) or None
+    return recorded or named or len({match[2] for line in attempt.trainer_lines.lines if (match := STAGE1_RANK.search(line))}) or None
 
 
 def steps_of(attempt: OriginalAttempt) -> int | None:
@@ -478,7 +478,7 @@ def merge_logs(attempt: OriginalAttempt, zone_s: float) -> tuple[str, str]:
     return log, arrivals
 
 
-TIMING_KINDS = (SEED_TIMING, SEED_ETA)
+TIMING_KINDS = (STAGE1_TIMING, STAGE1_ETA)
 
 
 def _with_missing_timing(own: Sequence[str], output: Sequence[str]) -> tuple[str, ...]:

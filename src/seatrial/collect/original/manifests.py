@@ -19,7 +19,7 @@ from seatrial.collect.logs.bounded_lines import bounded_lines, skipped_bytes
 from seatrial.core.paths import OriginalPaths
 from seatrial.core.text import MAX_NAMED, MIB, count_were
 from seatrial.records.caution import Caution
-from seatrial.records.columns import MANIFEST_SEED
+from seatrial.records.columns import MANIFEST_STAGE1
 from seatrial.records.outcome import Outcome
 
 LARGEST_BYTES = 64 * MIB
@@ -88,9 +88,9 @@ RunKey = tuple[str, int]
 """Group and repeat, which name a run's folder."""
 NEEDED = ("group", "repeat", "status")
 OF_A_GROUP = ("mode", "world_size")
-FIRST = MANIFEST_SEED[0]
+FIRST = MANIFEST_STAGE1[0]
 MODES = ("sweep", "ab")
-SUCCESS, FAILED = Outcome.OK.seed_status, Outcome.FAILED.seed_status
+SUCCESS, FAILED = Outcome.OK.stage1_status, Outcome.FAILED.stage1_status
 ABSENT = ("", "nan", "none", "null", "n/a", "[n/a]", "unknown")
 """How the driver writes an unknown value."""
 # A single folder name: no separator, no leading dot.
@@ -137,7 +137,7 @@ class Row:
 
     @property
     def status(self) -> str:
-        """The status in the seeds' words."""
+        """The status in stage 1's words."""
         return SUCCESS if self.is_success else FAILED
 
     @property
@@ -191,7 +191,7 @@ def read_manifest(path: Path) -> Manifest:
             columns = tuple(cells) if all(name in cells for name in NEEDED) else ()
             headers |= {columns: None} if columns else {}
         else:
-            columns = columns or (MANIFEST_SEED if not headers and _is_whole_row(cells) else ())
+            columns = columns or (MANIFEST_STAGE1 if not headers and _is_whole_row(cells) else ())
             if not text.ends_whole and index == len(text.lines) - 1:
                 # Half a number looks like a whole one.
                 cells[-1] = ""
@@ -233,7 +233,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 def _is_whole_row(cells: Sequence[str]) -> bool:
     """Whether it is a row of all the driver's columns, in their order."""
-    return len(cells) == len(MANIFEST_SEED) and cells[MANIFEST_SEED.index("status")].lower() in (SUCCESS, FAILED)
+    return len(cells) == len(MANIFEST_STAGE1) and cells[MANIFEST_STAGE1.index("status")].lower() in (SUCCESS, FAILED)
 
 
 def _last_row(cells: Sequence[str], columns: Columns) -> Sequence[str]:
@@ -307,7 +307,7 @@ class Manifests:
         return tuple(file for file in self.files if file.path != self.path)
 
     def has_column(self, name: str) -> bool:
-        return any(name in columns for file in self.files for columns in file.headers or (MANIFEST_SEED,))
+        return any(name in columns for file in self.files for columns in file.headers or (MANIFEST_STAGE1,))
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
@@ -342,11 +342,11 @@ def _cautions(file: Manifest) -> Iterator[Caution]:
     if not file.headers:
         yield _caution(f"{name} has lost its header; its rows were read by the order of the driver's columns")
         return
-    missing = [column for column in MANIFEST_SEED if not all(column in columns for columns in file.headers)]
+    missing = [column for column in MANIFEST_STAGE1 if not all(column in columns for columns in file.headers)]
     if missing:
         names = f"{', '.join(missing[:MAX_NAMED])}{' …' if len(missing) > MAX_NAMED else ''}"
         yield _caution(
-            f"{name} is of another version of the driver: {len(missing)} of {len(MANIFEST_SEED)} columns are missing ({names}) and were "
+            f"{name} is of another version of the driver: {len(missing)} of {len(MANIFEST_STAGE1)} columns are missing ({names}) and were "
             "filled from the logs where possible"
         )
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from seatrial.collect.logs.launcher_log import SEED_ETA, SEED_STEP
+from seatrial.collect.logs.launcher_log import STAGE1_ETA, STAGE1_STEP
 from seatrial.collect.original.manifests import (
     ABSENT,
     MAX_REPEATS,
@@ -33,7 +33,7 @@ from seatrial.collect.original.manifests import (
 from seatrial.core.log_header import CMD, META
 from seatrial.core.log_lines import LARGEST_STEP
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths, CampaignPaths, OriginalPaths, RunPaths
-from seatrial.records.columns import SEED_SETTINGS, TRAINER_KEYS
+from seatrial.records.columns import STAGE1_SETTINGS, TRAINER_KEYS
 
 STAMP = re.compile(r"\s*(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)\s*(Z|[+-]\d\d:?\d\d)?")
 
@@ -60,7 +60,7 @@ SCRIPT = "train.py"
 # Named differently in the manifest and in the trainer's settings.
 _COLUMN = {"log_every": "log_every_steps"}
 OVERRIDES = {
-    **{key.lstrip("+"): _COLUMN.get(setting, setting) for key, setting in TRAINER_KEYS.items() if setting in (*SEED_SETTINGS, *_COLUMN)},
+    **{key.lstrip("+"): _COLUMN.get(setting, setting) for key, setting in TRAINER_KEYS.items() if setting in (*STAGE1_SETTINGS, *_COLUMN)},
     "train.max_step_iterations": "max_steps",
     "train.enable_cuda_sync_timing": "enable_cuda_sync_timing",
     "train.timing_rank_scope": "timing_rank_scope",
@@ -189,7 +189,7 @@ class Segment:
     @cached_property
     def max_steps(self) -> int | None:
         """The last step by the first plausible estimate of the time left; None without any."""
-        ends = (int(match[1]) + int(match[2]) for line in self.lines if (match := SEED_ETA.search(line)))
+        ends = (int(match[1]) + int(match[2]) for line in self.lines if (match := STAGE1_ETA.search(line)))
         return next((end for end in ends if end <= LARGEST_STEP), None)
 
 
@@ -226,7 +226,7 @@ def _after_longest_silence(times: Sequence[float | None], first: int, last: int)
 
 def step_in(line: str) -> int | None:
     """The step that the trainer's line reports; None for any other line."""
-    match = SEED_STEP.search(line)
+    match = STAGE1_STEP.search(line)
     return int(match[1]) if match and len(match[1]) <= len(str(LARGEST_STEP)) else None
 
 

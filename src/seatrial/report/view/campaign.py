@@ -291,7 +291,7 @@ def _unproven(results: CampaignResults) -> str:
 
 def why_no_tail(results: CampaignResults) -> str:
     """Why runs with timing points have no tail figures, and what to do; empty where all have them."""
-    short = [run for run in results.counted if run.measure and run.measure.timing_points and not run.measure.seed.get("tail_points_used")]
+    short = [run for run in results.counted if run.measure and run.measure.timing_points and not run.measure.stage1.get("tail_points_used")]
     if not short or short[0].measure is None:
         return ""
     timing, last = short[0].attempt.spec.timing, short[0].measure.timing_points[-1].step
@@ -312,8 +312,8 @@ def _latency_sentence(results: CampaignResults) -> str:
         # A latency winner belongs to the stage-1 procedure; a sweep of a script has none.
         why = why_no_tail(results) if any(not run.attempt.spec.workload.script for run in results.counted) else ""
         return f"Latency winner: none. {why}" if why else ""
-    p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
-    seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group.group]
+    p50_ms = group.stage1.get("tail_mean_iter_p50_ms_mean")
+    seeds = [run.measure.stage1 for run in results.counted if run.measure and run.attempt.spec.group == group.group]
     # Timing points are sums of phases for runs that recorded forward and backward, else whole steps.
     has_phases = any(seed.get("last_fwd_p50_ms") is not None and seed.get("last_bwd_p50_ms") is not None for seed in seeds)
     what = "sum of phases" if has_phases else "step"

@@ -225,7 +225,7 @@ def _filled(name: str, key: Key, values: Values) -> list[tuple[str, Any]]:
     """Fields of Settings that this key sets, with their values."""
     value = values[name]
     if name == BOUNDARIES:
-        # The seed's own driver passes an empty list while buckets are off.
+        # The original driver passes an empty list while buckets are off.
         return [("bucket_boundaries_s", ",".join(map(str, value)))] if value or values[USE_BUCKETS] else []
     if key.kind is NUMBERS:
         return list(zip(key.fields, value, strict=True))
