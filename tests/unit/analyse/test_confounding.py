@@ -566,6 +566,13 @@ def test_a_report_that_only_names_what_was_asked_for_is_a_fallback(requested: st
     assert campaign(a, b).ranking.winner is None and kinds(*campaign(a, b).groups) == [CONFOUNDED]
 
 
+def test_what_was_requested_is_named_beside_what_it_fell_back_to() -> None:
+    a = runs("a", {"kind": "flash"}, {"kind": ("flash", "eager", "")}, rate=200.0)
+    b = runs("b", {"kind": "other"}, {"kind": ("other", "other", "")})
+    (mismatch,) = comparable(*campaign(a, b).groups).mismatches
+    assert states(mismatch.text, "eager in a, which requested flash", "other in b")
+
+
 def test_a_switch_that_is_requested_as_a_number_and_reported_as_a_truth_value_is_as_requested() -> None:
     off, on = runs("off", {"graph": 0}, {"graph": (0, False, "")}), runs("on", {"graph": 1}, {"graph": (1, True, "")}, rate=200.0)
     assert campaign(off, on).ranking.winner == "on"

@@ -23,6 +23,7 @@ from seatrial.collect.attempts import (
     preflight_cautions,
     read_attempt,
     read_campaign,
+    read_stored,
 )
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths, CampaignPaths
@@ -32,6 +33,7 @@ from seatrial.records.launch import SKEW_S, NodeRecord, NodesRecord
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
 from seatrial.records.stored import clock_offset_s, read_plan
+from tests.facts import states
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import write_attempt
 
@@ -58,6 +60,8 @@ def test_an_unreadable_spec_is_no_attempt(tmp_path: Path, text: str | None) -> N
     path.unlink() if text is None else path.write_text(text)
     assert read_attempt(AttemptPaths(Path(attempt.folder))) is None
     assert read_campaign(CampaignPaths(tmp_path)) == []
+    (caution,) = read_stored(CampaignPaths(tmp_path)).cautions
+    assert (caution.kind, caution.subject) == ("unreadable_file", attempt.spec.run)
 
 
 def test_an_unreadable_outcome_is_a_caution(tmp_path: Path) -> None:
@@ -171,6 +175,7 @@ def test_binary_data_is_counted_at_either_end(tmp_path: Path, place: str) -> Non
     log.write_bytes(rubbish + text if place == "beginning" else text + rubbish)
     (caution,) = binary_log_cautions("a_r1", log)
     assert caution.numbers == {"bytes": 300, "of": 2 * INSPECTED_BYTES}
+    assert states(caution.text, "launcher.log", "300 of")
 
 
 @pytest.mark.parametrize("content", [b"", "Übung ✓ 日本\n".encode() * 40_000, b"one odd byte \xff\n"])

@@ -15,6 +15,7 @@ from seatrial.collect.logs.diagnosis import LogReader, diagnose
 from seatrial.collect.logs.launcher_log import read_lines
 from seatrial.collect.logs.launcher_report import signal_name
 from seatrial.collect.logs.line_relevance import DIGITS_MATTER, FRAGMENTS, HEAD
+from seatrial.collect.logs.log_outcome import STEPS_OF_OTHERS
 from seatrial.records.outcome import Cause, Diagnosis, Fault, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.facts import states
@@ -283,6 +284,11 @@ def test_ranks_restarted_without_a_report() -> None:
     assert read([*lines, "Training complete."]).outcome is Outcome.OK
     assert read(lines).outcome is None
     assert read([*steps(0, 9), *traceback(OOM, rank=5), "step 10 loss 4.0"]).outcome is Outcome.FAILED
+    few = [
+        [*steps(0, 9), *traceback(OOM, rank=5), *steps(0, last), "Training complete."]
+        for last in (STEPS_OF_OTHERS - 2, STEPS_OF_OTHERS - 1)
+    ]
+    assert [read(each).outcome for each in few] == [None, Outcome.OK]
 
 
 def test_steps_in_another_file_show_nothing_about_a_report() -> None:

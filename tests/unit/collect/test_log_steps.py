@@ -89,6 +89,14 @@ def test_epochs_may_be_named_in_the_lines_or_between_them(named: list[str]) -> N
     assert again is not None and again.numbered.num_started_over == 1, "the same epochs again are no further ones"
 
 
+def test_an_epoch_may_be_named_in_a_line_of_no_rank() -> None:
+    lines = [
+        line for epoch in (1, 2) for line in (*stamped(f"Epoch {epoch}"), *stamped(*(f"step {step} loss 2.0" for step in range(3)), rank=0))
+    ]
+    found = best(lines)[0]
+    assert found is not None and found.printed[-1].step - found.printed[0].step == 5
+
+
 def test_a_number_that_goes_back_within_an_epoch_is_late() -> None:
     found = numbered([*range(30), 20, *range(30, 60), 58])
     assert (steps(found), found.restarts, found.num_late, found.increasing_only) == (list(range(60)), 0, 2, False)

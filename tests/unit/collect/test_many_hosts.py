@@ -14,6 +14,7 @@ from seatrial.collect.attempts import host_difference_cautions, host_differences
 from seatrial.collect.steps import read_steps
 from seatrial.collect.telemetry import read_telemetry
 from seatrial.core.paths import AttemptPaths
+from seatrial.core.text import MAX_NAMED
 from seatrial.machine.provenance import compute_fingerprint
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.columns import SPANS, TELEMETRY
@@ -105,6 +106,13 @@ def test_differences_are_named_with_their_hosts() -> None:
     (caution,) = host_difference_cautions("r", odd)
     assert caution.kind == "unlike_hosts" and "torch (2.11.0 on node2, 2.13.0 on node0, node1, node3)" in caution.text
     assert caution.numbers["hosts"] == 1
+
+
+def test_of_many_differences_the_first_are_named_and_the_rest_counted() -> None:
+    packages = {f"p{at}": ("1.0", "2.0") for at in range(MAX_NAMED + 2)}
+    old, new = (" ".join(f"{name}={versions[at]}" for name, versions in packages.items()) for at in (0, 1))
+    (caution,) = host_difference_cautions("r", {"node0": {"packages": old}, "node1": {"packages": new}})
+    assert caution.numbers["facts"] == MAX_NAMED + 2 and "and 2 more facts" in caution.text
 
 
 def test_hardware_and_not_host_names_make_the_fingerprint() -> None:

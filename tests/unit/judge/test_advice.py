@@ -43,7 +43,7 @@ def test_every_sign_once_with_all_its_runs() -> None:
         ("mb16_nw2_r1", "mb16_nw2_r1/attempt-1/launcher.log", 4),
         ("mb16_nw2_r2", "mb16_nw2_r2/attempt-1/launcher.log", 4),
     ]
-    assert debug.text in SENTENCES
+    assert debug.text in SENTENCES and (debug.evidence[0].name, debug.evidence[0].value) == (DEBUG.name, DEBUG.value)
     assert thermal.evidence[0].window == "steps 20–199" and thermal.text in SENTENCES
 
 

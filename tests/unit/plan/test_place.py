@@ -393,6 +393,12 @@ def test_how_ranks_lie_on_hosts_is_a_part_of_the_hash(keys: dict[str, Any], reso
     assert _hash(resolved, **keys) != _hash(resolved)
 
 
+def test_a_hash_is_that_of_earlier_versions(resolved: Resolved, tmp_path: Path) -> None:
+    """Else finished runs of a folder would run again."""
+    (tmp_path / "hosts").write_text(HOSTFILE)
+    assert (_hash(resolved), _hash(resolved, interface="eth0")) == ("eabff08748a6888d", "18266c33af3812a2")
+
+
 def test_kinds_and_numbers_of_nodes_are_distinguished(resolved: Resolved) -> None:
     places = [{"ranks": 4}, {"kind": "pernode", "nodes": 2, "ranks": 4}, {"kind": "pernode", "nodes": 4, "ranks": 4}]
     places += [{"kind": "hostfile", "hostfile": "no", "ranks": 4}, {"kind": "hostfile", "hostfile": "no", "ranks": 4, "include": "a"}]

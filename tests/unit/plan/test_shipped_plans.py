@@ -18,7 +18,8 @@ from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.verdict import METRICS, SCOPES, metric_entry
 from tests.facts import states
 
-PLANS = Path(__file__).parents[3] / "plans"
+ROOT = Path(__file__).parents[3]
+PLANS = ROOT / "plans"
 STAGED = sorted((PLANS / "sparse-lm").glob("validation*.yaml"))
 VERDICTS = sorted((PLANS / "verdicts").glob("*.yaml"))
 # What starting and ending a run of the dummy takes on a quiet machine.
@@ -216,6 +217,10 @@ def test_its_example_is_a_plan(tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
     path.write_text(markdown().split("```yaml\n")[1].split("```")[0])
     assert load_plan(path).name == "tiny-lm-demo"
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    assert markdown() == (ROOT / "docs" / "plan.md").read_text()
 
 
 MAINLINE = ("base", "smoke", "mainline-2x4090", "mainline-4x4090", "phase-d-flash")

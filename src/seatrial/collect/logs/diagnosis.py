@@ -135,8 +135,9 @@ class LogReader:
         if found is not None:
             return found
         after_effect = self._after_effect()
-        if self._scan.recovered_from and self._recovered_counts(exit_code, after_effect):
-            return self._from_evidence(self._scan.recovered_from.decisive)
+        recovered = self._scan.recovered_from
+        if recovered and self._recovered_counts(recovered.decisive, exit_code, after_effect):
+            return self._from_evidence(recovered.decisive)
         if after_effect is None:
             return None
         # Neither the code of an exception, nor of a signal as Python or a shell reports it: the script itself chose it.
@@ -213,12 +214,9 @@ class LogReader:
         found = list(self._scan.found())
         return earliest(one.after_effect for one in found) or earliest(one.echo for one in found)
 
-    def _recovered_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
+    def _recovered_counts(self, raised: LogEvidence, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
         """Whether an exception is the cause though steps came after it: the launcher names its rank as failed; or Python exited with 1 and
         no after-effect explains that; or one does, and the steps are of another rank's file, which follows in the same text."""
-        if self._scan.recovered_from is None:
-            return False
-        raised = self._scan.recovered_from.decisive
         return self._is_reported(raised) or (exit_code == RAISED if after_effect is None else self._is_in_another_file(raised))
 
     def _is_reported(self, raised: LogEvidence) -> bool:
