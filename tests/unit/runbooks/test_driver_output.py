@@ -205,7 +205,7 @@ def outcome(spec: RunSpec, how: Outcome = Outcome.OK, **changes: Any) -> RunOutc
 
 def measured(spec: RunSpec, ended: RunOutcome, last_step: int | None = 1200) -> MeasuredRun:
     attempt = Attempt(folder="out/x", number=1, spec=spec, outcome=ended, provenance=Provenance())
-    return MeasuredRun(attempt=attempt, measure=RunMeasure(source="events", last_step=last_step, seed=dict(DONE)))
+    return MeasuredRun(attempt=attempt, measure=RunMeasure(source="events", last_step=last_step, stage1=dict(DONE)))
 
 
 def test_start_and_where_its_logs_are(view: DriverView, spec: RunSpec, printed: io.StringIO, folder: Path) -> None:
