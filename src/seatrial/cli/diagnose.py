@@ -50,7 +50,7 @@ Logs = Annotated[
 ]
 ExitCode = Annotated[
     int | None,
-    typer.Option("--exit-code", metavar="N", help="What the job returned, where known; -9 or 137 for signal 9. A pipe into tee hides it."),
+    typer.Option("--exit-code", metavar="N", help="What the job returned, if known; -9 or 137 for signal 9. A pipe into tee hides it."),
 ]
 Steps = Annotated[
     int | None,

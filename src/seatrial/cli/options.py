@@ -54,7 +54,7 @@ Track = Annotated[
     typer.Option(
         "--track",
         metavar="mlflow|wandb|tensorboard",
-        help="Send each finished run to this tracker, where it is installed; may be repeated.",
+        help="Send each finished run to this tracker, if it is installed; may be repeated.",
     ),
 ]
 Heartbeat = Annotated[
@@ -62,7 +62,7 @@ Heartbeat = Annotated[
     typer.Option(
         "--heartbeat",
         metavar="SECONDS",
-        help="Print a line about the run under way this often; 0 for never. Default: 30 where there is no terminal, else never.",
+        help="Print a line about the run under way this often; 0 for never. Default: 30 without a terminal, else never.",
         min=0,
         show_default=False,
     ),

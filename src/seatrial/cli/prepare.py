@@ -57,11 +57,11 @@ TrimTopDb = Annotated[
 Workers = Annotated[int, typer.Option(metavar="N", help="Number of processes; one per core is fastest.", rich_help_panel=WORK)]
 Overwrite = Annotated[
     bool,
-    typer.Option("--overwrite", help="Write every file again, also where the tree was prepared with other options.", rich_help_panel=WORK),
+    typer.Option("--overwrite", help="Write every file again, even if the tree was prepared with other options.", rich_help_panel=WORK),
 ]
 LogEvery = Annotated[
     int,
-    typer.Option(metavar="N", help="Print a line every so many files where there is no terminal; 0 for none.", rich_help_panel=WORK),
+    typer.Option(metavar="N", help="Print a line every so many files without a terminal; 0 for none.", rich_help_panel=WORK),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar and no lines, only how it ended.", rich_help_panel=WORK)]
 Verify = Annotated[

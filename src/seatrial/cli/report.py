@@ -53,7 +53,7 @@ OpenIt = Annotated[
     bool,
     typer.Option(
         "--open",
-        help="Open the page in your browser: summary.html, or the one of --compare. Where there is no browser, print how to fetch it.",
+        help="Open the page in your browser: summary.html, or the one of --compare. Without a browser, print how to fetch it.",
         rich_help_panel=PAGE,
     ),
 ]

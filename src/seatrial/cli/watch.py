@@ -51,7 +51,7 @@ Web = Annotated[bool, typer.Option("--web", help="Serve the report as a live pag
 Port = Annotated[
     int | None, typer.Option("--port", metavar="PORT", help="With --web: this port instead of a free one.", min=0, max=LAST_PORT)
 ]
-Open = Annotated[bool, typer.Option("--open", help="With --web: open the page in a browser, where there is a display.")]
+Open = Annotated[bool, typer.Option("--open", help="With --web: open the page in a browser, if there is a display.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, OUT/<group>_r<n>.", show_default=False)]
 Rank = Annotated[int | None, typer.Option("--rank", metavar="N", help="Only this rank's lines.")]
 AttemptNumber = Annotated[int | None, typer.Option("--attempt", metavar="K", help="An earlier attempt instead of the newest.")]

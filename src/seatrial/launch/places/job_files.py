@@ -45,8 +45,8 @@ def record(paths: JobPaths, job: SubmittedJob) -> SubmittedJob:
 
 
 def submitted(paths: JobPaths) -> SubmittedJob | None:
-    """The job of an attempt or an allocation by its folder: as the harness recorded it, else, where that was killed just after the
-    submission, as the started job did."""
+    """The job of an attempt or an allocation by its folder: as the harness recorded it; if the harness was killed just
+    after the submission, as the started job did."""
     found = from_json_or_none(SubmittedJob, _read_private(paths.job))
     # It becomes an argument of the scheduler's programs, which also accept options.
     if found is not None and not _JOB_ID.fullmatch(found.job):
