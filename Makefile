@@ -43,7 +43,7 @@ test-docs: $(VENV)/.test-ready system-packages
 test-browser: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m browser tests/browser
 
-# Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks.
+# Every block of the procedures (runbooks/, and the original documents beside the checkout if they are there), run on two CPU ranks.
 test-runbooks: $(VENV)/.test-ready
 	$(BIN)/python -m pytest -n 3 --maxschedchunk 1 -m runbooks tests/runbooks
 

@@ -284,16 +284,16 @@ def stage1_group_cells(described: Sequence[MeasuredRun], counted: Sequence[Measu
     for name in CONFIG_COLUMNS:
         values = [config.get(name) for config in configs]
         cells[name] = values[0] if all(value == values[0] for value in values) else MIXED
-    seeds = [config | (run.measure.stage1 if run.measure else {}) for config, run in zip(own, counted, strict=True)]
+    of_runs = [config | (run.measure.stage1 if run.measure else {}) for config, run in zip(own, counted, strict=True)]
     # Such a column is the mean, deviation, lowest or highest of the per-run column without the suffix.
     for ending, statistic in (("_mean", statistics.fmean), ("_std", _std), ("_min", min), ("_max", max)):
         for column in (column for column in GROUP_STAGE1 if column.endswith(ending)):
-            cells_of_runs = [cell_number(seed.get(column.removesuffix(ending))) for seed in seeds]
+            cells_of_runs = [cell_number(cells_of_run.get(column.removesuffix(ending))) for cells_of_run in of_runs]
             numbers = [value for value in cells_of_runs if value is not None and math.isfinite(value)]
             cells[column] = statistic(numbers) if numbers else None
     for kind in ("gpu", "host"):
-        cells[f"{kind}_telemetry_empty_count"], cells[f"{kind}_telemetry_empty_ratio"] = _share(seeds, f"{kind}_telemetry_empty_flag")
-    cells["unstable_run_count"], cells["unstable_run_ratio"] = _share(seeds, "unstable_run_flag")
+        cells[f"{kind}_telemetry_empty_count"], cells[f"{kind}_telemetry_empty_ratio"] = _share(of_runs, f"{kind}_telemetry_empty_flag")
+    cells["unstable_run_count"], cells["unstable_run_ratio"] = _share(of_runs, "unstable_run_flag")
     cells[STABILITY_SCORE] = _stability_score(cells)
     return {name: cells[name] for name in GROUP_STAGE1 if name not in ("group", "mode", "runs")}
 
@@ -313,9 +313,9 @@ def _std(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def _share(seeds: Sequence[dict[str, Scalar]], flag: str) -> tuple[int | None, float | None]:
+def _share(per_run: Sequence[dict[str, Scalar]], flag: str) -> tuple[int | None, float | None]:
     """How many runs have the flag set, and their share of those that have it at all."""
-    known = [seed[flag] for seed in seeds if seed.get(flag) is not None]
+    known = [cells[flag] for cells in per_run if cells.get(flag) is not None]
     count = sum(value is True for value in known)
     return (count, count / len(known)) if known else (None, None)
 

@@ -105,7 +105,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepT
         loss_fall_pct=loss_fall_pct(losses),
         steps_done=_steps_done(training["step"].to_numpy()),
         duration_s=duration_s,
-        stage1=_stage1_cells(points, planned_mode, steps, spec, tables),
+        stage1=_stage1_cells_of_run(points, planned_mode, steps, spec, tables),
         timing_points=points,
         eta_points=estimates,
         eta_quality=eta_quality(planned_mode, run_length_s(rank0)) if planned_mode else None,
@@ -217,7 +217,7 @@ def _steps_done(numbers: npt.NDArray[np.int64]) -> int:
     return last if first <= gap else last - first + gap
 
 
-def _stage1_cells(
+def _stage1_cells_of_run(
     points: tuple[TimingPoint, ...], estimates: tuple[EtaPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables
 ) -> dict[str, Scalar]:
     batch = global_batch(spec, tables.effective, tables.world_size) if tables.ranks_known else None

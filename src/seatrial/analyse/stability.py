@@ -157,8 +157,8 @@ def _ends(runs: Sequence[MeasuredRun], values: Sequence[float]) -> str:
 
 def _ratio(measure: RunMeasure) -> float | None:
     """p90/p50 of stage 1's last timing window; without one, of the whole window."""
-    seed = _number(measure.stage1.get("iter_p90_over_p50"))
-    return seed if seed is not None else _number(measure.wall_p90_over_p50)
+    of_window = _number(measure.stage1.get("iter_p90_over_p50"))
+    return of_window if of_window is not None else _number(measure.wall_p90_over_p50)
 
 
 def _is_unstable(measure: RunMeasure) -> bool:

@@ -248,7 +248,7 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
         if spec.workload.reads in ("auto", "hf_trainer"):
             cautions += unplaced_loss_cautions(count_losses(lines))
         return _without_steps(attempt, cautions) if cautions else None
-    seed = read_stage1_lines(lines) if found.name == "seed" else read_rank_lines(lines)
+    stage1 = read_stage1_lines(lines) if found.name == "seed" else read_rank_lines(lines)
     header = read_header(lines) if found.name != "seed" else ScriptHeader()
     ranks = _ranks(attempt, header)
     rows = _rows(found.printed, work_of_a_step(spec.workload, ranks, header))
@@ -258,7 +258,7 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
     pauses = _pauses(found, rows, lines, spec.workload)
     timed = {row["step"] for row in rows if row["iter_ms"] is not None}
     too_many_pauses = len({step for step, _ in pauses} & timed) > MAX_PAUSED_SHARE * len(timed)
-    tables = [_rank0_table(rows, seed.phases.get(0, {})), *_other_ranks(seed, {row["step"] for row in rows})]
+    tables = [_rank0_table(rows, stage1.phases.get(0, {})), *_other_ranks(stage1, {row["step"] for row in rows})]
     return StepTables(
         source=f"log:{found.name}",
         # Lines arrive by the clock of node 0, and rows are rank 0's.
@@ -267,8 +267,8 @@ def read_log_steps(attempt: Attempt, index: LineIndex | None = None) -> StepTabl
         pauses=pl.DataFrame([] if too_many_pauses else [(0, step, name, None) for step, name in pauses], schema=PAUSE_SCHEMA, orient="row"),
         world_size=ranks.size,
         ranks_known=ranks.is_known,
-        timing_points=seed.points,
-        eta_points=seed.eta_points,
+        timing_points=stage1.points,
+        eta_points=stage1.eta_points,
         cautions=(
             *cautions,
             *work_cautions(spec.workload, ranks, header),
@@ -346,11 +346,11 @@ def _rank0_table(rows: list[Row], phases: dict[int, dict[str, float]]) -> pl.Dat
     return pl.DataFrame(full, schema=STEP_SCHEMA)
 
 
-def _other_ranks(seed: Stage1Reading, steps: set[float | int | None]) -> list[pl.DataFrame]:
+def _other_ranks(stage1: Stage1Reading, steps: set[float | int | None]) -> list[pl.DataFrame]:
     """Rows with phases only: the wall time of the other ranks is unknown."""
     rows = [
         {"rank": rank, "step": step, "span": 1, **values}
-        for rank, by_step in sorted(seed.phases.items())
+        for rank, by_step in sorted(stage1.phases.items())
         if rank != 0
         for step, values in sorted(by_step.items())
         if step in steps

@@ -365,8 +365,8 @@ QUALITY = ("estimates", "median error s", "p90 error s", "median, of the run", "
 def eta_section(results: CampaignResults) -> Iterator[str]:
     """Heading, first and last estimate of each run, and the error of all estimates."""
     yield "## ETA Overview"
-    seeds = [(run.attempt.spec.run, run.measure.stage1) for run in results.counted if run.measure]
-    estimated: list[Row] = [{"run": name, **seed} for name, seed in seeds if seed.get("eta_points")]
+    per_run = [(run.attempt.spec.run, run.measure.stage1) for run in results.counted if run.measure]
+    estimated: list[Row] = [{"run": name, **cells} for name, cells in per_run if cells.get("eta_points")]
     if estimated:
         headers = ["run", *(title for _, title in OVERVIEW)]
         cells = [[row["run"], *(NONE if row.get(column) in (None, "") else row[column] for column, _ in OVERVIEW)] for row in estimated]

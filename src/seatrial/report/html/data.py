@@ -212,7 +212,7 @@ def _series_cells(series: polars.Series) -> list[Scalar]:
 REPEATS_EACH = 2
 SUSPECTS = 2
 DRAWN_BY_RUN = ("steps", "step_times", "phases", "ranks", "eta")
-TABLES_OF_SHOWN_RUNS = ("telemetry", "spans", "steps", "ranks")
+TABLES_WITH_TIMELINE = ("telemetry", "spans", "steps", "ranks")
 SHOWN_IN_TIME = ("straggler:", "leak:", "stability:", "steady_state:")
 """Prefixes of the ids of findings whose evidence is visible in the timeline or the ranks."""
 
@@ -223,7 +223,7 @@ Runs = dict[str, list[str]]
 def default_picks(tables: Mapping[str, Columns], *, groups: Sequence[str], baseline: str, verdict: CampaignVerdict) -> Picks:
     """All runs if they are few, else those of the winner, the baseline and findings. `groups` are in the order of the ranking, the winner
     first. The timeline shows the first run that a finding names, as its evidence."""
-    by_run, with_timeline = (_by_rank(_runs_of(tables, names), groups) for names in (DRAWN_BY_RUN, TABLES_OF_SHOWN_RUNS))
+    by_run, with_timeline = (_by_rank(_runs_of(tables, names), groups) for names in (DRAWN_BY_RUN, TABLES_WITH_TIMELINE))
     runs = _all_runs(by_run)
     if len(runs) > MAX_PICKED:
         ok = _ok_runs(tables, by_run)

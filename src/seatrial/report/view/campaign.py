@@ -313,9 +313,9 @@ def _latency_sentence(results: CampaignResults) -> str:
         why = why_no_tail(results) if any(not run.attempt.spec.workload.script for run in results.counted) else ""
         return f"Latency winner: none. {why}" if why else ""
     p50_ms = group.stage1.get("tail_mean_iter_p50_ms_mean")
-    seeds = [run.measure.stage1 for run in results.counted if run.measure and run.attempt.spec.group == group.group]
+    per_run = [run.measure.stage1 for run in results.counted if run.measure and run.attempt.spec.group == group.group]
     # Timing points are sums of phases for runs that recorded forward and backward, else whole steps.
-    has_phases = any(seed.get("last_fwd_p50_ms") is not None and seed.get("last_bwd_p50_ms") is not None for seed in seeds)
+    has_phases = any(cells.get("last_fwd_p50_ms") is not None and cells.get("last_bwd_p50_ms") is not None for cells in per_run)
     what = "sum of phases" if has_phases else "step"
     value = (
         f" ({figure(p50_ms)} ms: the mean, over its runs and their last timing points, of the median {what})"
